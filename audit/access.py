@@ -98,6 +98,11 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "list_requests": (403, 200, 200, 403, 403, 401),
     "decide_on_job": (404, 200, 404, 403, 404, 401),
     "withdraw_job": (404, 403, 404, 200, 404, 401),
+    "list_published": _WITH_A_KEY,
+    "read_published": _READERS,
+    "read_published_file": _READERS,
+    "publish_answer": (403, 404, 404, 200, 404, 401),
+    "withdraw_published": (403, 204, 404, 204, 404, 401),
     "read_receipt": _READERS,
     "read_model": (404, 404, 404, 200, 404, 401),
     "watch_job": _READERS,
@@ -178,8 +183,17 @@ class Scene:
     def _dataset(self, kind: str) -> str:
         schema = schemas(kind)[0]
         dataset = self._owner.dataset(self._rows(SCHEMA.validate_python(schema).shape(2)), schema)
-        self._owner.grant(dataset, self._granted)
+        self._owner.grant(dataset, self._granted, publish="allowed")
         return dataset
+
+    def _published(self) -> str:
+        """The name of an answer to the granted analyst that is published for nobody else."""
+        name = f"published_{next(_fresh)}"
+        job = self._granted.estimate(self.datasets["points"], epsilon=0.01, delta=1e-7, reuse=False).json()[
+            "id"
+        ]
+        self._granted.put(f"/v1/published/{name}", json={"job": job})
+        return name
 
     def _request(self) -> str:
         """A new question that waits for the owner's approval, on rows of its own."""
@@ -237,6 +251,8 @@ class Scene:
             path = f"/v1/{operation.path.split('/')[2]}/{person.id}/channels"
             made = person.get(path).json()["channels"] or [person.post(path, json=_CHANNEL).json()]
             names["channel_id"] = made[0]["id"]
+        elif operation.path.startswith("/v1/published/"):
+            names["name"] = self._published()
         elif "{name}" in operation.path:
             names["name"] = f"roles{next(_fresh)}"
             self._server.admin.post("/v1/connections", json=_files(names["name"]))
@@ -250,7 +266,7 @@ class Scene:
         content = self._content(operation, dataset)
         headers = {"Idempotency-Key": f"once {next(_fresh)}", "Prefer": "wait=240"}
         headers |= content.pop("headers", {})
-        path = operation.path.format(number=0, **names)
+        path = operation.path.format(number=0, ending="csv", **names)
         request = partial(self.people[role].request, operation.method, path, headers=headers, **content)
         return until(lambda: answer if (answer := request()).status_code != 503 else None)
 
@@ -278,6 +294,7 @@ class Scene:
             "create_connection": _files(f"roles{next(_fresh)}"),
             "put_grant": {},
             "put_cap": {},
+            "publish_answer": {"job": self.names["job_id"]},
             "decide_on_job": {"decision": "approve"},
             "change_budget": {},
         }

@@ -29,19 +29,21 @@ from audit import books, estimates, floats, mechanisms, retold, samplers, sensit
 from audit.faulty import IN_TURN, JOINED, NAMED
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
+from privest.estimators import federation
 from privest.estimators.column_ranges import ColumnCounts
 from privest.estimators.column_scales import Standardised
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean import losses as mean_losses
 from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
+from privest.estimators.linear_model import spider_schedule
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses import derivatives, linear, logistic
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.linear_model.losses.scores import RightAnswersOfEach
 from privest.estimators.subspace import losses as subspace_losses
-from privest.estimators.subspace import robust_pca, second_moment
+from privest.estimators.subspace import reaper_losses, robust_pca, second_moment
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.second_moment import SecondMoment
 from privest.privacy import (
@@ -456,6 +458,14 @@ def _cheapest(releases: Iterable[Any]) -> tuple[list[Any], list[list[Any]]]:
     return shared, [min(alternatives, key=lambda each: sum(r.cost.mu_squared for r in each))]
 
 
+_residuals = reaper_losses._residuals
+
+
+def _in_a_long_frame(point: reaper_losses.Relaxation, rows: Array) -> tuple[Array, Array, Array]:
+    """What REAPER sees of rows, with a frame that is not orthonormal."""
+    return _residuals(point if point.frame is None else point._replace(frame=1.1 * point.frame), rows)
+
+
 def _of_errors() -> Iterator[Mutant]:
     paid = "test_the_noise_drawn_pays_for_looks_at_distances_too[1e-06-options0-euclidean]"
     of_mean = f"tests/core/estimators/frechet_mean/test_frechet_mean_accounting.py::{paid}"
@@ -509,6 +519,18 @@ def _of_errors() -> Iterator[Mutant]:
             line,
             _put(kind, "diameter", lambda _, clip: clip),
         )
+    yield Mutant(
+        "relaxation-diameter",
+        "1.3·C for √2·C, of REAPER's gradients",
+        "diameter-reaper",
+        _put(reaper_losses.Reaper, "diameter", lambda _, clip: 1.3 * clip),
+    )
+    yield Mutant(
+        "relaxation-frame",
+        "REAPER within a frame whose columns are a tenth too long",
+        "diameter-reaper",
+        _put(reaper_losses, "_residuals", _in_a_long_frame),
+    )
     units = Standardised.clipped_sum
     yield Mutant(
         "units-after-clip",
@@ -733,6 +755,15 @@ def _halved(kind: type) -> Plant:
     return _put(kind, "sensitivity", property(lambda self: honest(self) / 2))
 
 
+_whole_hessians = spider_schedule._whole_hessians
+
+
+def _with_little_noise(problem: spider_schedule.Problem, sizes: Any, statistic: str) -> PrefixSums:
+    """The stream of whole Hessians, that at the answer with too little noise."""
+    found = _whole_hessians(problem, sizes, statistic)
+    return replace(found, scale=found.scale / 10) if statistic == spider_schedule.CURVATURE else found
+
+
 def _of_streams() -> Iterator[Mutant]:
     test = "tests/core/privacy/test_matrix_mechanism.py::"
     column, pays = matrix_mechanism.column, _computed(PrefixProducts, "cost")
@@ -783,6 +814,13 @@ def _of_streams() -> Iterator[Mutant]:
         "M/b for 2M/b, of products (Liu and Talwar 2025)",
         f"{test}test_a_replaced_record_moves_every_product_by_at_most_the_certified_length",
         _halved(PrefixProducts),
+    )
+    yield Mutant(
+        "curvature-unpaid",
+        "a tenth of the noise on the Hessian at the answer of spider",
+        "tests/core/estimators/linear_model/test_spider.py::"
+        "test_plans_fit_their_budget_and_their_records_or_say_what_would",
+        _put(spider_schedule, "_whole_hessians", _with_little_noise),
     )
     yield Mutant(
         "cheapest-stream",
@@ -908,6 +946,14 @@ def _of_costs() -> Iterator[Mutant]:
         "a sum that is kept with another clip, grid or statistic",
         f"{test}test_a_kept_sum_is_of_the_same_statistic_clip_and_grid",
         _kept_whatever(),
+    )
+    yield Mutant(
+        "turns-amplified",
+        "turns of owners that are public, paid for as if nobody knew of them",
+        "tests/core/estimators/test_federation.py::"
+        "test_each_owner_spends_no_more_than_it_allows_by_the_noise_that_its_gate_drew"
+        "[robust_pca-2-5-2-gaussian]",
+        _put(federation, "_freed", lambda course, *_: float(course.fewest_owners)),
     )
     yield Mutant(
         "sum-down",

@@ -39,10 +39,13 @@ _VALUES: dict[str, Any] = {
     "rate": 0.2,
     "restarts": 2,
     "scale": 0.5,
+    "server_step": 1.0,  # others are for local steps, and change no release
     "start": [0.1, 0.0, 0.0],
     "step_scale": 0.5,
+    "momentum": 0.5,
     "step_size": 0.5,
     "steps": 3,
+    "turns": 2,
 }
 
 _SCHEMAS: dict[str, dict[str, Any]] = {

@@ -1,5 +1,6 @@
-"""Hubs that lie to a site: what it gives is what its own ledger was charged for, whatever it is sent."""
+"""Hubs and sites that lie to a site: what it gives is what its ledger was charged for, whatever it gets."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -20,16 +21,18 @@ from privest.estimators import federated_runs, federation
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest_service.database import Database
+from privest_service.database import Database, now
 from privest_service.database.migrate import migrate
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import service as ledger
-from privest_service.ledger.units import Charge
+from privest_service.ledger.units import Charge, Limits
+from privest_service.sites import connector, pooling
 from privest_service.sites import taking as site
 from privest_service.sites.taking import RefusedError, Taking
 from testing.hubs import LIES, planned, question, taking_in
-from testing.server import SIGNER
+from testing.server import SIGNER, until
+from testing.stepped_sites import LEASE, Together, Wire
 from testing.world import World
 
 _TARGETS = (PrivacyTarget(0.5, 1e-6), PrivacyTarget(1.0, 1e-7))
@@ -140,6 +143,39 @@ def _at_a_time(long: bool) -> Finding:  # noqa: ARG001 - nothing here is random
     )
 
 
+def _slow_runs() -> tuple[int, int, int]:
+    """Runs, at a time and in all, of a hub that lets each hang till its lease ends; and charges that stay."""
+    with _at_a_site() as (database, world, taking):
+        names, later = [f"job_{number}" for number in range(3)], now()
+        for name in names:
+            taking.take(question(world, job=name))
+        most, runs = 0, 0
+        for _ in range(2 * len(names)):
+            for job in [taking.job_of(name) for name in names]:
+                if job is not None and job.state == "reserved":
+                    taking.begin(job)
+            while database.run(lambda session: jobs.claim_next(session, LEASE)) is not None:
+                runs += 1
+            with database.read() as session:
+                most = max(most, jobs.in_states(session, "claimed")["claimed"])
+            later += 2 * LEASE
+            database.run(lambda session, at=later: jobs.fail_overdue(session, at))
+        price = planned().parts[0]
+        return most, runs, _spent(database, world) // Charge.of(price.target, price.cost).mu_squared
+
+
+def _slowly(long: bool) -> Finding:  # noqa: ARG001 - nothing here is random
+    most, runs, charges = _slow_runs()
+    with patch.object(site, "_in_session", lambda *_: False):
+        interleaved, _, _ = _slow_runs()
+    return Finding(
+        holds=(most, runs, charges) == (1, 3, 3) and interleaved > 1,
+        claimed="a hub that lets runs hang has one at a time, and each is over with its lease, charged",
+        found=f"3 questions, each left hanging: {most} run at a time, {runs} in all, {charges} charges stand",
+        power=f"where a site looks at no other run: {interleaved} at a time",
+    )
+
+
 # Answers
 
 
@@ -230,15 +266,96 @@ def _points(long: bool) -> Finding:  # noqa: ARG001 - all lies are told to all e
     )
 
 
+# Sites that lie
+
+
+@dataclass
+class _LyingWire(Wire):
+    """Sends a lie in place of the site's answers."""
+
+    lie: Callable[[bytes], bytes] = bytes
+
+    def call(self, method: str, path: str, **content: Any) -> Any:
+        """See `Wire`."""
+        if "/answers/" in path:
+            content = content | {"content": self.lie(content["content"])}
+        return super().call(method, path, **content)
+
+
+@dataclass
+class _ListeningWire(Wire):
+    """Notes the sums that come back which are none of such answers."""
+
+    false: int = 0
+
+    def call(self, method: str, path: str, **content: Any) -> Any:
+        """See `Wire`."""
+        answer = super().call(method, path, **content)
+        if "/answers/" in path and answer.status_code == 200:
+            numbers = np.frombuffer(answer.content, "<f8")
+            right = numbers.nbytes == len(content["content"]) and (np.abs(numbers) <= 1e100).all()
+            self.false += not right
+        return answer
+
+
+_GIVEN: dict[str, Callable[[bytes], bytes]] = {
+    "nothing": lambda _: b"",
+    "bytes that are no numbers": lambda own: own[:-1],
+    "longer": lambda own: own + own,
+    "no number": lambda own: np.full(len(own) // 8, np.nan).tobytes(),
+    "too large": lambda own: np.full(len(own) // 8, 1e101).tobytes(),
+    "large": lambda own: np.full(len(own) // 8, 1e99).tobytes(),
+    "other noise each time": lambda own: np.random.default_rng().standard_normal(len(own) // 8).tobytes(),
+}
+"""What a lying site gives for its answers."""
+
+
+def _beside_a_liar(lie: Callable[[bytes], bytes]) -> tuple[bool, int]:
+    """Whether an honest site gave or was charged more beside a liar, and false sums that it was sent."""
+    with TemporaryDirectory() as folder, patch.object(connector, "_PATIENCE", 0.0):
+        them = Together(Path(folder), Limits.of(1.0, 1e-5, "gdp"))
+        honest, liar = them.sites
+        honest.wire = _ListeningWire(**vars(honest.wire))
+        spent, given = list[int](), honest.wire.sent
+        for number in range(2):
+            job = them.ask(number)
+            until(lambda job=job: them.turn() or them.state(job) not in ("reserved", "claimed"))
+            until(lambda: not them.working())
+            spent.append(honest.spent())
+            if not number:
+                liar.wire = _LyingWire(**vars(liar.wire), lie=lie)
+        honestly, *others = Counter(part for part, _ in given).values()
+        again = any(len(noises) > 1 for noises in given.values())
+        more = spent[1] > 2 * spent[0] or any(each > honestly for each in others) or again
+        for database in (them.database, honest.database, liar.database):
+            database.close()
+        return more, honest.wire.false
+
+
+def _liars(long: bool) -> Finding:  # noqa: ARG001 - all of them are told
+    found = [_beside_a_liar(lie) for lie in _GIVEN.values()]
+    with patch.object(pooling, "is_answer", lambda _: True), np.errstate(all="ignore"):
+        _, credulous = _beside_a_liar(_GIVEN["no number"])
+    more, false = sum(each for each, _ in found), sum(each for _, each in found)
+    return Finding(
+        holds=more == false == 0 < credulous,
+        claimed="whatever another site gives, an owner gives what its own site was charged for, once",
+        found=f"{len(found)} lies of a site: beside {more} the other gave more; it got {false} false sums",
+        power=f"where a hub takes any numbers: {credulous}",
+    )
+
+
 SECTION = Section(
-    "Hubs that lie to a site",
+    "Hubs and sites that lie",
     """\
 A hub is an analyst at a site, and chooses what it sends: questions with a plan of its own, several at a
-time, the same again, sums that are none. Sites that answer for others are in `access`. A hub that is slow or
-stays away gets nothing: what is begun is over at its time.""",
+time, the same again, none for a long time, sums that are none. A site gives others what it likes. Sites that
+answer in the name of others are in `access`.""",
     (
         Line("hub-questions", "questions of hubs that lie about plan, records, privacy and versions", _lies),
         Line("hub-sessions", "several runs at a time, and questions sent again", _at_a_time),
+        Line("hub-slow", "runs that a hub lets hang, one after the other", _slowly),
         Line("hub-sums", "sums that a hub gives back for a site's answers", _points),
+        Line("site-sums", "answers of a site that lies, to the other owners of a run", _liars),
     ),
 )

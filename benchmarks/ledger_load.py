@@ -178,6 +178,10 @@ Step = tuple[str, Any, bool, bool]
 """A statement, its parameters, whether they are several rows, and whether it is its own transaction."""
 
 
+_SERVING = "AnyIO worker thread"
+"""Name of the threads that answer requests. Others look after jobs and notices, in the middle of a charge."""
+
+
 class Recording:
     """What one charge makes the service say to its database, kept by owner."""
 
@@ -185,17 +189,17 @@ class Recording:
         self.steps: list[Step] = []
 
     def _said(self, on: Any, _: Any, statement: str, parameters: Any, __: Any, many: bool) -> None:
-        if not threading.current_thread().name.startswith("job-"):
+        if threading.current_thread().name == _SERVING:
             self.steps.append((statement, parameters, many, on.connection.dbapi_connection.autocommit))
 
     def _ended(self, on: Any) -> None:
         alone = on.connection.dbapi_connection.autocommit
-        if not alone and not threading.current_thread().name.startswith("job-"):
+        if not alone and threading.current_thread().name == _SERVING:
             self.steps.append(("COMMIT", None, False, False))
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """While statements of this process are kept, those of the threads that see to jobs excepted."""
+        """While statements of threads that answer requests are kept."""
         hooks: list[tuple[str, Callable[..., None]]] = [
             ("before_cursor_execute", self._said),
             ("commit", self._ended),

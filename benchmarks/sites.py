@@ -1,9 +1,13 @@
-"""Joint runs of three sites over wires with delay, against the same question in one service."""
+"""Joint runs of three sites over wires with delay, against the same question in one service.
+
+Beside them what other carriers take for a round, and what rounds that are saved cost in accuracy.
+"""
 
 import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -11,14 +15,26 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peers import call
 from benchmarks.report import publish, table
 from privest.arrays import Array
+from privest.estimators import federated_runs, federation
+from privest.estimators.subspace import robust_pca
+from privest.estimators.subspace.robust_pca_spec import RobustPCASpec
+from privest.manifolds.grassmann import Grassmann
+from privest.metadata import VectorsMetadata
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate
+from privest.records import Records
 from testing.sites import BUDGET, Sites, sites
 from testing.wire import Wire, wired
 
 SITES, ROWS, COLUMNS, RANK, STEPS = 3, 25_000, 50, 3, 100
 DELAYS = (0.0, 0.001, 0.02, 0.1)
 LOCAL_STEPS = (1, 5, 10)
+RUNS = 3
+"""Runs of which an angle is the median."""
+
 SCHEMA = {"kind": "vectors", "dim": COLUMNS}
 QUESTION: dict[str, Any] = {"rank": RANK, "solver": "ggd", "epsilon": 0.5, "reuse": False, "wait": 600}
 
@@ -73,7 +89,62 @@ def measured(
     return len(wires[0].answers()) - rounds, (len(wires[0].all) - sent) / 1e3, took
 
 
+def angles(local_steps: int, turns: int) -> tuple[int, list[float]]:
+    """Rounds, and angles to the leading subspace of all rows, of `RUNS` runs over gates in one process."""
+    spec = RobustPCASpec(
+        RANK, solver="ggd", loss="squared", steps=STEPS // local_steps, local_steps=local_steps, turns=turns
+    )
+    data, target = [rows(place) for place in range(SITES)], PrivacyTarget(QUESTION["epsilon"], 1e-6)
+    shapes = [VectorsMetadata(ROWS, COLUMNS)] * SITES
+    plan = federation.plan(partial(robust_pca.plan, spec), shapes, [target] * SITES)
+    moment = sum(np.asarray(own).T @ (own / np.sum(own**2, axis=1, keepdims=True)) for own in data)
+    truth, space = np.linalg.eigh(moment)[1][:, -RANK:], Grassmann(COLUMNS, RANK)
+    found = list[float]()
+    for _ in range(RUNS):
+        gates = [
+            Gate(Records(own, threads=1), plan.statistics, part.releases)
+            for own, part in zip(data, plan.parts, strict=True)
+        ]
+        answer = federated_runs.run(plan, robust_pca.run, gates)
+        found.append(float(space.dist(answer.basis, truth)))
+    return len(plan.course.step_sizes), found
+
+
+def accuracy() -> None:
+    """Publish what rounds that are saved, and turns, cost in accuracy."""
+    lines = list[list[object]]()
+    for local_steps, turns in itertools.product(LOCAL_STEPS, (1, 3)):
+        rounds, found = angles(local_steps, turns)
+        each = [f"{1e3 * value:.2f}" for value in (np.median(found), max(found))]
+        lines.append([local_steps, turns, rounds, *each])
+    header = ["local steps", "turns", "rounds", "angle, mrad", "largest"]
+    body = f"""
+The same {SITES} owners and ε, with the loss `squared`, whose answer without noise is known: the leading
+subspace of all rows on the sphere. Gates in one process; at sites the same noise gives the same bits. What a
+round costs there is in the table above. The angle is the median of {RUNS} runs.
+
+{table(header, lines)}
+"""
+    publish("sites-accuracy", "Sites: what rounds that are saved cost in accuracy", body)
+
+
+def carriers() -> None:
+    """Publish what other carriers take for a round."""
+    found = call("federated/rounds.py")
+    names = {"http": "bare HTTP long poll", "grpc": "bare gRPC, unary", "flower": "Flower, 3 SuperNodes"}
+    lines = [[names[name], f"{1e3 * seconds:.1f}"] for name, seconds in found.items()]
+    body = f"""
+Three clients send a 50×3 array, and all get the mean. Nothing of it is private, written down or charged. All
+on this machine, whose load was {os.getloadavg()[0]:.0f} at the end.
+
+{table(["carrier", "ms a round"], lines)}
+"""
+    publish("carriers", "Carriers of federated rounds", body)
+
+
 def main() -> None:
+    accuracy()
+    carriers()
     with over_wires() as (them, wires):
         lines = list[list[object]]()
         about = [{"id": dataset} for dataset in in_one_service(them)]

@@ -53,9 +53,11 @@ class Books:
             )
 
     def open(self, limits: Limits) -> int:
-        """A new account."""
+        """A new account, with an act that tells of its limits."""
+        subject = new_id("an")
         with self.database.write() as session:
-            return ledger.open_account(session, self.owner, "analyst", limits, subject=new_id("an")).id
+            acts.record(session, self.owner, "cap.set", subject=subject, details=limits.told())
+            return ledger.open_account(session, self.owner, "analyst", limits, subject=subject).id
 
     def job(self, submitter: str = "somebody") -> Job:
         """A job that is not yet reserved."""

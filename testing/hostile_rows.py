@@ -12,6 +12,7 @@ import numpy as np
 from privest.arrays import Array
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.subspace.candidates import Candidates
+from privest.estimators.subspace.reaper_losses import Relaxation
 from privest.estimators.subspace.spherical import on_sphere
 from privest.manifolds import Manifold
 from privest.privacy import grid
@@ -121,6 +122,8 @@ def hostile_vectors(case: PlacedCase, seed: int = 0) -> Array:
     rng, dim, v = np.random.default_rng(seed), case.dim, case.basis
     inside = np.concatenate([v.T, -v.T, rng.standard_normal((3, v.shape[1])) @ v.T])
     off = rng.standard_normal((2, dim))
+    if isinstance(case.point, Relaxation) and case.point.frame is not None:  # outside, a frame sees nothing
+        off = off @ case.point.frame @ case.point.frame.T
     off = on_sphere(off - (off @ v) @ v.T)
     off = np.concatenate([off, -off])
     tiny = np.concatenate([[0.0, 1e-300, 1e-13], 10.0 ** np.arange(-18, -2.0, 2.0), [1e-12, 2e-12]])

@@ -141,7 +141,7 @@ class LedgerModel(RuleBasedStateMachine):
                     ledger.raise_limits(session, account, new)
                 return
             # These are caps, not an owner's budget, whose changes are acts.
-            self.moves[account] += ledger.set_cap(session, account, new)
+            self.moves[account] += ledger.set_cap(session, account, new) is not None
         self.limits[account] = new
 
     @rule(frozen=st.booleans(), by=st.sampled_from(["owner", "owner", "admin"]))

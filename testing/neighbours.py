@@ -50,7 +50,7 @@ from privest.estimators.subspace.losses import (
     SubspaceDistance,
     SubspaceQuery,
 )
-from privest.estimators.subspace.reaper_losses import Reaper
+from privest.estimators.subspace.reaper_losses import Reaper, Relaxation
 from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
@@ -292,7 +292,8 @@ def _of_vectors() -> Iterator[Case]:
             yield Case(SecondLook(_DIM, _RANK), clip, _row, at, framed)
     for clip in (1.0, 0.3):
         # Also of P that no solver has.
-        yield Case(Reaper(4), clip, _row, lambda free: (free.reshape(4, 4), None), (4, 16))
+        yield Case(Reaper(4), clip, _row, lambda free: Relaxation(free.reshape(4, 4)), (4, 16))
+        yield Case(Reaper(_RANK), clip, _row, _within_frame, (_DIM, _DIM * _RANK + _RANK**2))
     for moment in (SecondMoment(_DIM), SecondLook(_DIM, _RANK)):
         yield Case(moment, 1.0, _row, lambda _: Frame(), (_DIM, 0))
     for rank in (1, _RANK):
@@ -311,6 +312,12 @@ def _of_vectors() -> Iterator[Case]:
     count = 2 * _RANK + 2  # compared at the least scale: at a larger one no loss comes near 1
     alike = partial(_candidates, count, 0.15)
     yield Case(CandidateScores(count), sqrt(count), _row, alike, candidates)
+
+
+def _within_frame(free: Array) -> Relaxation:
+    """A relaxation within the span of a few directions."""
+    frame, p = np.split(free, [_DIM * _RANK])
+    return Relaxation(p.reshape(_RANK, _RANK), None, _frame(_DIM, frame))
 
 
 def _candidates(count: int, scale: float, free: Array) -> Candidates:

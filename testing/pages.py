@@ -15,6 +15,7 @@ PAGES_OF_CALLS = (
     "docs/asking.md",
     "docs/ledger.md",
     "docs/approvals.md",
+    "docs/bi.md",
 )
 """Pages that show the calls which the README leaves out. They run in the README's shell."""
 

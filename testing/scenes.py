@@ -172,7 +172,7 @@ def all_pages(anna: Hospital) -> list[tuple[str, int]]:
     paths += [f"/datasets/{dataset}", f"/datasets/{dataset}/delete", "/answers", "/sign-in"]
     paths += [f"/what-if?dataset={dataset}&epsilon={epsilon}" for epsilon in (0.2, 9)]
     paths += [f"/answers/{job}" for job in anna.jobs.values()]
-    paths += ["/budget", "/notices", "/acts", "/questions", "/keys", "/glossary"]
+    paths += ["/budget", "/notices", "/acts", "/questions", "/published", "/keys", "/glossary"]
     refused = [("/nowhere", 404), ("/admin", 403), ("/ledger?before=x", 422)]
     return [(path, 200) for path in paths] + refused
 
@@ -187,7 +187,16 @@ def analyst_pages(anna: Hospital) -> list[str]:
     """Pages of an analyst of the hospital."""
     dataset = anna.datasets["Blood panels"]
     planned = f"/what-if?dataset={dataset}&epsilon=0.2"
-    return ["/granted", f"/granted/{dataset}", planned, "/answers", "/notices", "/keys", "/glossary"]
+    return [
+        "/granted",
+        f"/granted/{dataset}",
+        planned,
+        "/answers",
+        "/published",
+        "/notices",
+        "/keys",
+        "/glossary",
+    ]
 
 
 # Pages without a browser

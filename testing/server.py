@@ -19,7 +19,7 @@ from functools import cache
 from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, ClassVar, Protocol, TypeVar
 
 import httpx
 import numpy as np
@@ -100,6 +100,26 @@ def shutdown_grace() -> int:
     return int(re.findall(r"timeout_graceful_shutdown=(\d+)", source)[0])
 
 
+class Process(Protocol):
+    """What tests do with a started program: the part of `subprocess.Popen` with which they do it."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def spawn(command: Sequence[str], environment: Mapping[str, str], log: BinaryIO) -> Process:
+    """Start a program as everybody does, whose output goes into a file."""
+    return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+
 class Server:
     """`privest serve` in a process of its own, ready when the constructor returns.
 
@@ -108,8 +128,14 @@ class Server:
         database_url: of a database.
         program: what is told to serve, instead of `privest`.
         environment: further variables.
+        fresh: whether it has an interpreter of its own, as everybody starts it, even where `launch` forks.
         settings: further PRIVEST_… settings, by their names in lower case.
+
+    Attributes:
+        launch: how programs are started; `testing.nursery` knows a faster way.
     """
+
+    launch: ClassVar[Callable[[Sequence[str], Mapping[str, str], BinaryIO], Process]] = staticmethod(spawn)
 
     def __init__(
         self,
@@ -117,6 +143,7 @@ class Server:
         database_url: str,
         program: Sequence[str] = (),
         environment: Mapping[str, str] = MappingProxyType({}),
+        fresh: bool = False,
         **settings: object,
     ) -> None:
         self.directory, self.database_url = directory, database_url
@@ -145,7 +172,7 @@ class Server:
         privest = str(Path(sys.executable).with_name("privest"))
         command = [*(program or (privest,)), "serve", "--port", address.rpartition(":")[2]]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=everything, stdout=log, stderr=log)
+            self.process = (spawn if fresh else Server.launch)(command, everything, log)
         try:
             self.wait_until_ready()
         except BaseException:

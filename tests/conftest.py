@@ -5,13 +5,14 @@ import gc
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
@@ -66,9 +67,17 @@ def _start(shared: Path) -> dict[str, str]:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again, but never again in what was imported: it stays."""
+    """Look for garbage again, but never again in what was imported: it stays. Let servers be forked."""
     gc.freeze()
     gc.enable()
+    if server := sys.modules.get("testing.server"):
+        server.Server.launch = staticmethod(_launch)
+
+
+def _launch(*given: Any) -> Any:
+    from testing.nursery import launch
+
+    return launch(*given)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -25,9 +25,22 @@ def _uv() -> str:
 
 
 def call(script: str, *arguments: str | Path) -> Any:
-    """The JSON object that a script prints on its last line. Scripts import nothing of privest."""
+    """The JSON object that a script prints on its last line. Scripts import nothing of privest.
+
+    Each runs in the environment of its folder.
+    """
     done = subprocess.run(  # noqa: S603
-        [_uv(), "run", "--quiet", "--locked", "--project", _HERE, "python", _HERE / script, *arguments],
+        [
+            _uv(),
+            "run",
+            "--quiet",
+            "--locked",
+            "--project",
+            (_HERE / script).parent,
+            "python",
+            _HERE / script,
+            *arguments,
+        ],
         stdout=subprocess.PIPE,
         text=True,
         check=True,

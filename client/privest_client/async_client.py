@@ -11,7 +11,16 @@ import httpx
 
 from privest_client import data, models, operations
 from privest_client.answers import FrechetMean, LinearClassifier, Score, Subspace
-from privest_client.calls import STOPS, Conversation, Pause, Request, content_of, from_environment, options_of
+from privest_client.calls import (
+    STOPS,
+    Bearer,
+    Conversation,
+    Pause,
+    Request,
+    content_of,
+    from_environment,
+    options_of,
+)
 from privest_client.errors import surfaced
 from privest_client.estimators import AsyncEstimates
 from privest_client.frames import rows_as_told
@@ -42,6 +51,8 @@ class AsyncClient(AsyncEstimates):
         url: of the service.
         key: of an owner or an analyst, or a platform's token; or a function that returns one, which is asked
             before each request, so that tokens may end.
+        on_behalf_of: with the key of a service account, the token of the person for whom it asks; or a
+            function that returns one, as for `key`.
         progress: whether to show bars in terminals, and lines elsewhere.
         verify: how the service's certificate is checked: False, or an `ssl.SSLContext`, as httpx takes it.
         proxy: address of a proxy; by default what the environment says.
@@ -52,13 +63,15 @@ class AsyncClient(AsyncEstimates):
         url: str,
         key: str | Callable[[], str],
         *,
+        on_behalf_of: str | Callable[[], str] | None = None,
         progress: bool = False,
         verify: Any = True,
         proxy: str | None = None,
     ) -> None:
         self._progress = progress
-        self._http = httpx.AsyncClient(**options_of(url, key, verify, proxy))
+        self._http = httpx.AsyncClient(**options_of(url, Bearer(key, on_behalf_of), verify, proxy))
         self.datasets = AsyncDatasets(self)
+        self.published = AsyncPublished(self)
 
     @classmethod
     def from_env(cls, **options: Any) -> Self:
@@ -571,8 +584,8 @@ class AsyncDatasets:
             epsilon: ε that the analyst may spend; by default as much as the budget has.
             delta: δ that it may spend; with an ε alone.
             expires: when it ends by itself: a datetime with a time zone, or one as text.
-            terms: `approval="required"`, `purpose`, `kinds`, `max_epsilon`, `decide_within` (hours), as
-                `models.NewGrant` has them.
+            terms: `approval="required"`, `purpose`, `kinds`, `max_epsilon`, `decide_within` (hours) and
+                `publish="allowed"`, as `models.NewGrant` has them.
         """
         operations.require_numbers(given(epsilon=epsilon, delta=delta))
         end, path = expires and str(expires), operations.grant_path(dataset, analyst)
@@ -582,3 +595,46 @@ class AsyncDatasets:
     async def revoke(self, dataset: Any, analyst: Any) -> None:
         """Take a grant back."""
         await self._client.run(operations.call(Request("DELETE", operations.grant_path(dataset, analyst))))
+
+
+@surfaced
+class AsyncPublished:
+    """Published answers: tables under a name. To read one costs nothing, however often it is read."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def list(self) -> list[models.PublicationView]:
+        """What the key's holder published or may read, and what is published of its data, by name."""
+        return await self._client.run(operations.publications())
+
+    async def publish(
+        self, job: Any, name: str, *, readers: Sequence[Any] = (), sql: bool = False
+    ) -> models.PublicationView:
+        """Publish an answer under a name, in place of what the name stood for before.
+
+        For a refresh ask the question again, with `reuse=False`, which is charged, and publish its answer.
+
+        Args:
+            job: an answer to a question of one's own, or the id of its job.
+            name: small letters, digits and `_`; it stays the publisher's for good.
+            readers: analysts and owners who may read it, besides the publisher and the owners of the data.
+            sql: whether everybody may read it who has the database's reading role.
+        """
+        body = {"job": id_of(job), "readers": [id_of(each) for each in readers], "sql": sql}
+        path = operations.published_path(name)
+        return await self._client.run(operations.fetch(models.PublicationView, "PUT", path, json=body))
+
+    async def read(self, name: str) -> models.PublishedTable:
+        """A published answer, with its numbers in `values`."""
+        path = operations.published_path(name)
+        return await self._client.run(operations.fetch(models.PublishedTable, "GET", path))
+
+    async def file(self, name: str, format: Literal["csv", "parquet", "arrow"] = "csv") -> bytes:  # noqa: A002
+        """A published answer as a file, a row for each number: for `pandas.read_csv(io.BytesIO(…))`."""
+        path = f"{operations.published_path(name)}.{format}"
+        return (await self._client.run(operations.call(Request("GET", path)))).content
+
+    async def withdraw(self, name: str) -> None:
+        """Withdraw a published answer at once; an owner of its data does so for good."""
+        await self._client.run(operations.call(Request("DELETE", operations.published_path(name))))

@@ -53,24 +53,29 @@ class Pause:
     seconds: float
 
 
-class _Bearer(httpx.Auth):
-    """A key or a token in each request's header."""
+class Bearer(httpx.Auth):
+    """A key or a token in each request's header, and perhaps that of a person for whom is asked."""
 
-    def __init__(self, key: str | Callable[[], str]) -> None:
-        self._key = key
+    def __init__(
+        self, key: str | Callable[[], str], on_behalf_of: str | Callable[[], str] | None = None
+    ) -> None:
+        self._key, self._person = key, on_behalf_of
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Ask for the token and send the request with it."""
         key = self._key if isinstance(self._key, str) else self._key()
         request.headers["Authorization"] = f"Bearer {key}"
+        if self._person is not None:
+            token = self._person if isinstance(self._person, str) else self._person()
+            request.headers["Privest-On-Behalf-Of"] = token
         yield request
 
 
-def options_of(url: str, key: str | Callable[[], str], verify: Any, proxy: str | None) -> dict[str, Any]:
+def options_of(url: str, bearer: Bearer, verify: Any, proxy: str | None) -> dict[str, Any]:
     """Keyword arguments of both clients of httpx."""
     return {
         "base_url": url.rstrip("/"),
-        "auth": _Bearer(key),
+        "auth": bearer,
         "headers": {"User-Agent": _NAME},
         "timeout": _TIMEOUT,
         "verify": verify,

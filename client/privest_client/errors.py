@@ -199,6 +199,7 @@ KNOWN: dict[str, type[Problem]] = {
     "grant-refuses": GrantRefuses,
     "not-requested": InvalidRequest,
     "approval-refused": ApprovalRefused,
+    "name-taken": InvalidRequest,
     "window-replaced": InvalidRequest,
     "window-not-allowed": InvalidRequest,
     "session-over": InvalidRequest,

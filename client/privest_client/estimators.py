@@ -94,6 +94,7 @@ class Estimates(ABC):
         clip_change: float | None = None,
         full_noise: Literal['epoch', 'step'] = 'epoch',
         local_steps: int = 1,
+        server_step: float = 1.0,
         diagnostics: bool = True,
     ) -> answers.FrechetMean:
         """The private Fréchet mean of points on a manifold; see `estimate` for the arguments of all.
@@ -124,12 +125,16 @@ class Estimates(ABC):
             sampling: how batches are drawn; one of poisson, fixed; by default poisson.
             epochs: of `rsvrg`: number of epochs, S; a whole number at least 1; optional.
             restarts: of `rsvrg`: number of restarts, K; a whole number at least 1; optional.
-            clip_change: of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by
-                default; a number above 0 and at most 1e6; optional.
+            clip_change: of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by
+                default it and the loops are those of the least expected error, and C₀ with restarts
+                or noise at every step; a number above 0 and at most 1e6; optional.
             full_noise: of `rsvrg`: noise on full gradients once an epoch, or at every step; one of
                 epoch, step; by default epoch.
             local_steps: that each owner of several datasets takes by itself in a step, corrected
                 for its drift; a whole number at least 1; by default 1.
+            server_step: how far a round goes along the mean of the owners' own ways: larger ones
+                shorten these, and leave the length of a round as it is; a number at least 0.01 and
+                at most 1000; by default 1.0.
             diagnostics: whether to spend a tenth of the budget or two on how far the answer may be
                 off; without it nothing is told of what the clip cuts off, and no clip is found;
                 True or False; by default True.
@@ -157,6 +162,7 @@ class Estimates(ABC):
             clip_change=clip_change,
             full_noise=full_noise,
             local_steps=local_steps,
+            server_step=server_step,
             diagnostics=diagnostics,
         )
 
@@ -175,7 +181,7 @@ class Estimates(ABC):
         may_leave: int = 0,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
-        start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
+        start: Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None = None,
         consensus: bool | None = None,
         center: bool | None = None,
         steps: int | None = None,
@@ -184,6 +190,9 @@ class Estimates(ABC):
         rate: float | None = None,
         sampling: Literal['poisson', 'fixed'] = 'poisson',
         local_steps: int = 1,
+        server_step: float = 1.0,
+        turns: int = 1,
+        halvings: int | None = None,
         explained: bool = False,
         adaptive: bool = True,
     ) -> answers.Subspace:
@@ -208,10 +217,12 @@ class Estimates(ABC):
                 `redescending` like d up to c and flat beyond; one of absolute, squared, bounded,
                 redescending; by default redescending.
             solver: full gradients (`ggd`), random batches (`sggd`), or descents over a convex
-                relaxation of the subspace to a matrix; one of ggd, sggd, gd-reaper, sgd-reaper,
-                md-reaper, smd-reaper; by default ggd.
-            start: a public random subspace, or the leading one of a noisy second moment or sketch;
-                one of random, analyze-gauss, sketch; optional.
+                relaxation of the subspace to a matrix, above 300 columns to one within the span of
+                a noisy sketch; one of ggd, sggd, gd-reaper, sgd-reaper, md-reaper, smd-reaper; by
+                default ggd.
+            start: a public random subspace, the leading one of a noisy second moment or sketch, or
+                where `reaper` arrives, which is `md-reaper`; one of random, analyze-gauss, sketch,
+                reaper; optional.
             consensus: choose the start, by a bounded loss, among subspaces of one with a dimension
                 more; True or False; optional.
             center: estimate a centre within `norm_bound` and take it off the rows, for 15 % of the
@@ -225,6 +236,15 @@ class Estimates(ABC):
             sampling: how batches are drawn; one of poisson, fixed; by default poisson.
             local_steps: that each owner of several datasets takes by itself in a step, corrected
                 for its drift; a whole number at least 1; by default 1.
+            server_step: how far a round goes along the mean of the owners' own ways: larger ones
+                shorten these, and leave the length of a round as it is; a number at least 0.01 and
+                at most 1000; by default 1.0.
+            turns: owners of several datasets take part by turns: all in the first round of the
+                descent, and each in every so many-th after it. Its last answer stands for it in
+                between; a whole number at least 1 and at most 100; by default 1.
+            halvings: how often the descent may halve its step, by default 6 times: rows that lie on
+                the subspace exactly pull as hard from near as from far, and each halving halves the
+                error that they leave; a whole number at least 1 and at most 60; optional.
             explained: estimate also the share of variance along each direction, for 5 % of the
                 budget; True or False; by default False.
             adaptive: look at noisy distances first, and take plain PCA (`squared`) unless rows near
@@ -255,6 +275,9 @@ class Estimates(ABC):
             rate=rate,
             sampling=sampling,
             local_steps=local_steps,
+            server_step=server_step,
+            turns=turns,
+            halvings=halvings,
             explained=explained,
             adaptive=adaptive,
         )
@@ -275,6 +298,8 @@ class Estimates(ABC):
         steps: int | None = None,
         step_size: float | None = None,
         local_steps: int = 1,
+        server_step: float = 1.0,
+        turns: int = 1,
     ) -> answers.Completion:
         """The private subspace of rows with unknown entries; see `estimate` for the arguments of all.
 
@@ -297,6 +322,12 @@ class Estimates(ABC):
             step_size: of its longest step; a number above 0 and at most 1000; optional.
             local_steps: that each owner of several datasets takes by itself in a step, corrected
                 for its drift; a whole number at least 1; by default 1.
+            server_step: how far a round goes along the mean of the owners' own ways: larger ones
+                shorten these, and leave the length of a round as it is; a number at least 0.01 and
+                at most 1000; by default 1.0.
+            turns: owners of several datasets take part by turns: all in the first round of the
+                descent, and each in every so many-th after it. Its last answer stands for it in
+                between; a whole number at least 1 and at most 100; by default 1.
         """
         return self.estimate(
             "matrix-completion",
@@ -313,6 +344,8 @@ class Estimates(ABC):
             steps=steps,
             step_size=step_size,
             local_steps=local_steps,
+            server_step=server_step,
+            turns=turns,
         )
 
     def logistic_regression(
@@ -328,7 +361,7 @@ class Estimates(ABC):
         reuse: bool = True,
         tag: str | None = None,
         may_leave: int = 0,
-        solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
+        solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
         penalty: float | None = None,
         steps: int | None = None,
         step_scale: float | None = None,
@@ -337,6 +370,7 @@ class Estimates(ABC):
         standardisation: Literal['public', 'private'] | None = None,
         sampling_errors: bool = False,
         loss: Literal['logistic'] | Literal['sigmoid', 'savage', 'logistic-nonconvex'] = 'logistic',
+        momentum: float | None = None,
     ) -> answers.LinearClassifier:
         """A private linear classifier of labelled records; see `estimate` for the arguments of all.
 
@@ -359,11 +393,12 @@ class Estimates(ABC):
             solver: `newton` (noisy moments, then noisy gradients and Hessians if there are records
                 enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy
                 ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which
-                `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their
-                error; by default `newton` for two classes of records enough, else `clipped`. With
-                another loss than `logistic` it is `escape`, or `spider` if it is asked for, which
-                sees each record once and has its guarantee where there are very many; one of
-                newton, clipped, escape, spider or one of gd, hb, nag, nag-opt, masg, masg-opt;
+                `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by
+                the bound on their error, and `hb-opt` chooses its momentum by it; by default
+                `newton` for two classes of records enough, else `clipped`. With another loss than
+                `logistic` it is `escape`, or `spider` if it is asked for, which sees each record
+                once and has its guarantee where there are very many; one of newton, clipped,
+                escape, spider or one of gd, gd-opt, hb, hb-opt, nag, nag-opt, masg, masg-opt;
                 optional.
             penalty: λ of λ|w|², for features in units of the norm bound: by default 0.01 for
                 descents, and for `newton` what scikit-learn's default comes to on standardised
@@ -385,6 +420,8 @@ class Estimates(ABC):
             loss: `sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever;
                 `logistic-nonconvex` has a bounded penalty; these three are for two classes; one of
                 logistic or one of sigmoid, savage, logistic-nonconvex; by default logistic.
+            momentum: β of `hb` and `hb-opt`: by default the best without noise, and of `hb-opt` the
+                best with it; a number at least 0 and at most 0.999; optional.
         """
         return self.estimate(
             "logistic-regression",
@@ -407,6 +444,7 @@ class Estimates(ABC):
             standardisation=standardisation,
             sampling_errors=sampling_errors,
             loss=loss,
+            momentum=momentum,
         )
 
     def classifier_score(
@@ -597,6 +635,7 @@ class AsyncEstimates(ABC):
         clip_change: float | None = None,
         full_noise: Literal['epoch', 'step'] = 'epoch',
         local_steps: int = 1,
+        server_step: float = 1.0,
         diagnostics: bool = True,
     ) -> answers.FrechetMean:
         """See `Client.frechet_mean`."""
@@ -623,6 +662,7 @@ class AsyncEstimates(ABC):
             clip_change=clip_change,
             full_noise=full_noise,
             local_steps=local_steps,
+            server_step=server_step,
             diagnostics=diagnostics,
         )
 
@@ -641,7 +681,7 @@ class AsyncEstimates(ABC):
         may_leave: int = 0,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
-        start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
+        start: Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None = None,
         consensus: bool | None = None,
         center: bool | None = None,
         steps: int | None = None,
@@ -650,6 +690,9 @@ class AsyncEstimates(ABC):
         rate: float | None = None,
         sampling: Literal['poisson', 'fixed'] = 'poisson',
         local_steps: int = 1,
+        server_step: float = 1.0,
+        turns: int = 1,
+        halvings: int | None = None,
         explained: bool = False,
         adaptive: bool = True,
     ) -> answers.Subspace:
@@ -677,6 +720,9 @@ class AsyncEstimates(ABC):
             rate=rate,
             sampling=sampling,
             local_steps=local_steps,
+            server_step=server_step,
+            turns=turns,
+            halvings=halvings,
             explained=explained,
             adaptive=adaptive,
         )
@@ -697,6 +743,8 @@ class AsyncEstimates(ABC):
         steps: int | None = None,
         step_size: float | None = None,
         local_steps: int = 1,
+        server_step: float = 1.0,
+        turns: int = 1,
     ) -> answers.Completion:
         """See `Client.matrix_completion`."""
         return await self.estimate(
@@ -714,6 +762,8 @@ class AsyncEstimates(ABC):
             steps=steps,
             step_size=step_size,
             local_steps=local_steps,
+            server_step=server_step,
+            turns=turns,
         )
 
     async def logistic_regression(
@@ -729,7 +779,7 @@ class AsyncEstimates(ABC):
         reuse: bool = True,
         tag: str | None = None,
         may_leave: int = 0,
-        solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
+        solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
         penalty: float | None = None,
         steps: int | None = None,
         step_scale: float | None = None,
@@ -738,6 +788,7 @@ class AsyncEstimates(ABC):
         standardisation: Literal['public', 'private'] | None = None,
         sampling_errors: bool = False,
         loss: Literal['logistic'] | Literal['sigmoid', 'savage', 'logistic-nonconvex'] = 'logistic',
+        momentum: float | None = None,
     ) -> answers.LinearClassifier:
         """See `Client.logistic_regression`."""
         return await self.estimate(
@@ -761,6 +812,7 @@ class AsyncEstimates(ABC):
             standardisation=standardisation,
             sampling_errors=sampling_errors,
             loss=loss,
+            momentum=momentum,
         )
 
     async def classifier_score(

@@ -112,6 +112,14 @@ class ActView(Model):
     """
     id of the key, where one was used
     """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who acted by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that acted for this person
+    """
     subject: Annotated[str | None, Field(title='Subject')]
     """
     id of what it was done to
@@ -137,6 +145,20 @@ class Amount(Model):
 
     epsilon: Annotated[float, Field(title='Epsilon')]
     delta: Annotated[float, Field(title='Delta')]
+
+
+class AnalystView(Model):
+    """
+    An analyst, and the person whose it is.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    name: Annotated[str, Field(title='Name')]
+    created_at: Annotated[AwareDatetime, Field(title='Created At')]
+    subject: Annotated[str | None, Field(title='Subject')] = None
+    """
+    `sub` in this person's tokens
+    """
 
 
 class ApprovalView(Model):
@@ -301,6 +323,13 @@ class BatchSize(RootModel[int]):
     """
 
 
+class Momentum(RootModel[float]):
+    root: Annotated[float, Field(ge=0.0, le=0.999, title='Momentum')]
+    """
+    β of `hb` and `hb-opt`: by default the best without noise, and of `hb-opt` the best with it
+    """
+
+
 class Feature(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
@@ -325,11 +354,11 @@ class Candidate(Model):
         extra='forbid',
     )
     solver: Annotated[
-        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
+        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
@@ -367,6 +396,10 @@ class Candidate(Model):
     ] = 'logistic'
     """
     `sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever; `logistic-nonconvex` has a bounded penalty; these three are for two classes
+    """
+    momentum: Annotated[Momentum | None, Field(title='Momentum')] = None
+    """
+    β of `hb` and `hb-opt`: by default the best without noise, and of `hb-opt` the best with it
     """
     features: Annotated[Features | None, Field(title='Features')] = None
     """
@@ -527,7 +560,7 @@ class CoefficientForecast(Model):
     """
     accuracy: Annotated[float | None, Field(title='Accuracy')] = None
     """
-    of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
+    of `spider`: α, where in 95 of 100 runs some point has a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
     """
     untold: Annotated[str | None, Field(title='Untold')] = None
     """
@@ -558,7 +591,7 @@ class CoefficientUncertainty(Model):
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
     accuracy: Annotated[float | None, Field(title='Accuracy')] = None
     """
-    of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
+    of `spider`: α, where in 95 of 100 runs some point has a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
     """
     untold: Annotated[str | None, Field(title='Untold')] = None
     """
@@ -775,6 +808,21 @@ class CreatedChannel(Model):
     secret: Annotated[str | None, Field(title='Secret')]
 
 
+class CurvatureView(Model):
+    """
+    How the mean loss bends at the answer, in weights of features in units of the norm bound.
+    """
+
+    least: Annotated[float, Field(title='Least')]
+    """
+    least eigenvalue of a noisy Hessian, from records that nothing else has seen
+    """
+    at_least: Annotated[float, Field(title='At Least')]
+    """
+    what the least curvature is not below in 95 of 100 runs, whatever noise and sampling did
+    """
+
+
 class DatasetRef(Model):
     """
     A registered dataset.
@@ -809,6 +857,14 @@ class EntryView(Model):
     estimate: Annotated[str | None, Field(title='Estimate')]
     dataset: Annotated[str | None, Field(title='Dataset')]
     submitter: Annotated[str | None, Field(title='Submitter')]
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
+    """
     state: Annotated[str | None, Field(title='State')]
     epsilon: Annotated[float, Field(title='Epsilon')]
     delta: Annotated[float, Field(title='Delta')]
@@ -955,7 +1011,7 @@ class Restarts(RootModel[int]):
 class ClipChange(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Clip Change')]
     """
-    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
+    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by default it and the loops are those of the least expected error, and C₀ with restarts or noise at every step
     """
 
 
@@ -1055,20 +1111,6 @@ class IssuedKey(Model):
         list[Literal['read', 'data', 'estimate', 'manage']], Field(title='Scopes')
     ]
     expires_at: Annotated[AwareDatetime | None, Field(title='Expires At')]
-
-
-class KeyView(Model):
-    """
-    The facts about a key; not the key itself.
-    """
-
-    id: Annotated[str, Field(title='Id')]
-    scopes: Annotated[
-        list[Literal['read', 'data', 'estimate', 'manage']], Field(title='Scopes')
-    ]
-    created_at: Annotated[AwareDatetime, Field(title='Created At')]
-    expires_at: Annotated[AwareDatetime | None, Field(title='Expires At')]
-    revoked_at: Annotated[AwareDatetime | None, Field(title='Revoked At')]
 
 
 class Classes(RootModel[str]):
@@ -1332,6 +1374,15 @@ class NamedView(Model):
     created_at: Annotated[AwareDatetime, Field(title='Created At')]
 
 
+class Subject(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=255, min_length=1, pattern='^[ -~]+$', title='Subject')
+    ]
+    """
+    `sub` of the person whose tokens are to be this analyst's; default: nobody's
+    """
+
+
 class NewAnalyst(Model):
     """
     An analyst to be made.
@@ -1346,6 +1397,10 @@ class NewAnalyst(Model):
             max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$', title='Name'
         ),
     ]
+    subject: Annotated[Subject | None, Field(title='Subject')] = None
+    """
+    `sub` of the person whose tokens are to be this analyst's; default: nobody's
+    """
 
 
 class NewAnalystChannel(Model):
@@ -1504,6 +1559,10 @@ class NewGrant(Model):
     """
     hours in which you decide on a question before its request ends
     """
+    publish: Annotated[Literal['allowed'] | None, Field(title='Publish')] = None
+    """
+    whether the analyst may publish answers for readers that it names
+    """
 
 
 class Scopes(RootModel[list[Literal['read', 'data', 'estimate', 'manage']]]):
@@ -1517,22 +1576,6 @@ class ExpiresIn(RootModel[int]):
     root: Annotated[int, Field(ge=1, le=316224000, title='Expires In')]
     """
     seconds
-    """
-
-
-class NewKey(Model):
-    """
-    A key to be issued: by default for as much, and for as long, as the key that issues it.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    scopes: Annotated[Scopes | None, Field(title='Scopes')] = None
-    expires_in: Annotated[ExpiresIn | None, Field(title='Expires In')] = None
-    rotate: Annotated[bool | None, Field(title='Rotate')] = False
-    """
-    take the place of the key that issues it: that one ends at once, and the keys that it issued go on under the new one
     """
 
 
@@ -1578,6 +1621,35 @@ class NewObjectStore(Model):
     options: Annotated[
         dict[str, SecretStr | bool] | None, Field(max_length=50, title='Options')
     ] = {}
+
+
+class Reader(RootModel[str]):
+    root: Annotated[str, Field(max_length=40, min_length=1, pattern='^[!-~]+$')]
+
+
+class NewPublication(Model):
+    """
+    An answer to be published: of the caller's own question, for those whom it names.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    job: Annotated[str, Field(max_length=40, pattern='^[!-~]*$', title='Job')]
+    """
+    whose answer is published, in place of the one of before
+    """
+    readers: Annotated[
+        list[Reader] | None,
+        Field(max_length=100, title='Readers', validate_default=True),
+    ] = []
+    """
+    ids of analysts and owners who may read it, besides you and the owners of the data
+    """
+    sql: Annotated[bool | None, Field(title='Sql')] = False
+    """
+    whether everybody may read it who has the database's reading role
+    """
 
 
 class NewStore(Model):
@@ -1631,6 +1703,31 @@ class NewWebhook(Model):
     """
 
 
+class NumberView(Model):
+    """
+    One number of a published answer.
+    """
+
+    item: Annotated[str, Field(title='Item')]
+    """
+    the column, feature or coordinate that it is of
+    """
+    measure: Annotated[str, Field(title='Measure')]
+    """
+    what of it is told
+    """
+    value: Annotated[float, Field(title='Value')]
+    low: Annotated[float | None, Field(title='Low')]
+    """
+    lower end of the interval of 95 %; null where none is known
+    """
+    high: Annotated[float | None, Field(title='High')]
+    unit: Annotated[str | None, Field(title='Unit')]
+    """
+    null for plain numbers
+    """
+
+
 class ObliqueSpace(Model):
     """
     Matrices with `size` rows and `rank` columns of unit length, with ⟨u, v⟩ = tr(uᵀv).
@@ -1657,6 +1754,35 @@ class Name(RootModel[str]):
             max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$', title='Name'
         ),
     ]
+
+
+class OnBehalfOf(Model):
+    """
+    What makes a key that of a service account, which asks for people.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    client: Annotated[
+        str, Field(max_length=255, min_length=1, pattern='^[ -~]+$', title='Client')
+    ]
+    """
+    of the identity provider; people whose tokens were issued to it may be asked for
+    """
+    key_seconds: Annotated[int | None, Field(ge=0, le=604800, title='Key Seconds')] = 0
+    """
+    that keys which it issues for people may last, however soon their tokens end
+    """
+
+
+class OnBehalfOfView(Model):
+    """
+    The people for whom a key may ask, and how long keys that it issues for them may last.
+    """
+
+    client: Annotated[str, Field(title='Client')]
+    key_seconds: Annotated[int, Field(title='Key Seconds')]
 
 
 class OwnerList(Model):
@@ -1752,6 +1878,85 @@ class Privacy(Model):
         'replace-one'
     )
     mechanism: Annotated[str, Field(title='Mechanism')]
+
+
+class PublicationView(Model):
+    """
+    A published answer, without its numbers.
+    """
+
+    name: Annotated[str, Field(title='Name')]
+    estimate: Annotated[str, Field(title='Estimate')]
+    datasets: Annotated[list[str], Field(title='Datasets')]
+    """
+    that it is about; told to whom the readers are told
+    """
+    publisher: Annotated[str, Field(title='Publisher')]
+    publisher_id: Annotated[str, Field(title='Publisher Id')]
+    readers: Annotated[list[str], Field(title='Readers')]
+    """
+    ids; told to the publisher and the owners of the data alone
+    """
+    sql: Annotated[bool, Field(title='Sql')]
+    is_open: Annotated[bool, Field(title='Is Open')]
+    """
+    false while an owner's grant does not let it be published
+    """
+    epsilon: Annotated[float, Field(title='Epsilon')]
+    """
+    that the question was charged, once
+    """
+    delta: Annotated[float, Field(title='Delta')]
+    off_by: Annotated[float | None, Field(title='Off By')]
+    """
+    the whole answer is off by at most this in 95 of 100 runs, as its `uncertainty` says
+    """
+    receipt: Annotated[str, Field(title='Receipt')]
+    """
+    the job, whose receipt tells what was charged
+    """
+    answered_at: Annotated[AwareDatetime, Field(title='Answered At')]
+    published_at: Annotated[AwareDatetime, Field(title='Published At')]
+
+
+class PublishedTable(Model):
+    """
+    A published answer.
+    """
+
+    name: Annotated[str, Field(title='Name')]
+    estimate: Annotated[str, Field(title='Estimate')]
+    datasets: Annotated[list[str], Field(title='Datasets')]
+    """
+    that it is about; told to whom the readers are told
+    """
+    publisher: Annotated[str, Field(title='Publisher')]
+    publisher_id: Annotated[str, Field(title='Publisher Id')]
+    readers: Annotated[list[str], Field(title='Readers')]
+    """
+    ids; told to the publisher and the owners of the data alone
+    """
+    sql: Annotated[bool, Field(title='Sql')]
+    is_open: Annotated[bool, Field(title='Is Open')]
+    """
+    false while an owner's grant does not let it be published
+    """
+    epsilon: Annotated[float, Field(title='Epsilon')]
+    """
+    that the question was charged, once
+    """
+    delta: Annotated[float, Field(title='Delta')]
+    off_by: Annotated[float | None, Field(title='Off By')]
+    """
+    the whole answer is off by at most this in 95 of 100 runs, as its `uncertainty` says
+    """
+    receipt: Annotated[str, Field(title='Receipt')]
+    """
+    the job, whose receipt tells what was charged
+    """
+    answered_at: Annotated[AwareDatetime, Field(title='Answered At')]
+    published_at: Annotated[AwareDatetime, Field(title='Published At')]
+    values: Annotated[list[NumberView], Field(title='Values')]
 
 
 class QuantileView(Model):
@@ -1997,6 +2202,13 @@ class Scale1(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000.0, title='Scale')]
     """
     c of the losses `bounded` and `redescending`, as a share of a row's length
+    """
+
+
+class Halvings(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=60, title='Halvings')]
+    """
+    how often the descent may halve its step, by default 6 times: rows that lie on the subspace exactly pull as hard from near as from far, and each halving halves the error that they leave
     """
 
 
@@ -2305,6 +2517,8 @@ class Statement(Model):
         entries: of an owner's receipt; empty in an analyst's.
         commitments: of an analyst's receipt, one for each entry, sorted; see `ReceiptEntry.commitment`.
         approvals: ids of the decisions by which owners approved the question; empty where none was needed.
+        person: who asked, as the identity provider calls this person; left out where no token told of one.
+        through: the service account that asked for this person.
     """
 
     job: Annotated[str, Field(title='Job')]
@@ -2314,6 +2528,8 @@ class Statement(Model):
     entries: Annotated[list[ReceiptEntry], Field(title='Entries')]
     commitments: Annotated[list[str] | None, Field(title='Commitments')] = []
     approvals: Annotated[list[str] | None, Field(title='Approvals')] = []
+    person: Annotated[str | None, Field(title='Person')] = None
+    through: Annotated[str | None, Field(title='Through')] = None
     plan: Annotated[str, Field(title='Plan')]
     answer: Annotated[str, Field(title='Answer')]
     at: Annotated[str, Field(title='At')]
@@ -2635,7 +2851,7 @@ class AnalystList(Model):
     """
     `cursor` of the next page; null where none follows
     """
-    analysts: Annotated[list[NamedView], Field(title='Analysts')]
+    analysts: Annotated[list[AnalystView], Field(title='Analysts')]
 
 
 class Budget(Model):
@@ -2790,6 +3006,10 @@ class ClassifierSelectionEstimate(Model):
     """
     of a table: the column whose classes it tells
     """
+    curvature: CurvatureView | None = None
+    """
+    of `spider`: how the loss bends at the answer, which is no minimum if down
+    """
     winner: Annotated[int, Field(title='Winner')]
     """
     place of the chosen one among the candidates, of which the first is 0
@@ -2898,6 +3118,10 @@ class GrantView(Model):
     """
     hours until a request ends by itself
     """
+    publish: Annotated[Literal['allowed'] | None, Field(title='Publish')] = None
+    """
+    whether its analyst may publish answers
+    """
 
 
 class JobLine(Model):
@@ -2936,13 +3160,27 @@ class JobPage(Model):
     """
 
 
-class KeyList(Model):
+class KeyView(Model):
     """
-    The keys of a principal, newest first, and the cursor of the next page.
+    The facts about a key; not the key itself.
     """
 
-    keys: Annotated[list[KeyView], Field(title='Keys')]
-    next: Annotated[str | None, Field(title='Next')]
+    id: Annotated[str, Field(title='Id')]
+    scopes: Annotated[
+        list[Literal['read', 'data', 'estimate', 'manage']], Field(title='Scopes')
+    ]
+    created_at: Annotated[AwareDatetime, Field(title='Created At')]
+    expires_at: Annotated[AwareDatetime | None, Field(title='Expires At')]
+    revoked_at: Annotated[AwareDatetime | None, Field(title='Revoked At')]
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    whose token issued it
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
+    """
+    on_behalf_of: OnBehalfOfView | None = None
 
 
 class LabelledSchema(Model):
@@ -3031,6 +3269,10 @@ class LogisticRegressionEstimate(Model):
     """
     of a table: the column whose classes it tells
     """
+    curvature: CurvatureView | None = None
+    """
+    of `spider`: how the loss bends at the answer, which is no minimum if down
+    """
 
 
 class NewBudget(Model):
@@ -3054,6 +3296,26 @@ class NewBudget(Model):
     ] = 'gdp'
     renewal: RenewalRules | None = None
     pace: Annotated[Pace | None, Field(title='Pace')] = None
+
+
+class NewKey(Model):
+    """
+    A key to be issued: by default for as much, and for as long, as the key that issues it.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    scopes: Annotated[Scopes | None, Field(title='Scopes')] = None
+    expires_in: Annotated[ExpiresIn | None, Field(title='Expires In')] = None
+    rotate: Annotated[bool | None, Field(title='Rotate')] = False
+    """
+    take the place of the key that issues it: that one ends at once, and the keys that it issued go on under the new one
+    """
+    on_behalf_of: OnBehalfOf | None = None
+    """
+    the people for whom this key may ask; for analysts, by the administrator alone
+    """
 
 
 class NewOwner(Model):
@@ -3082,6 +3344,10 @@ class PartView(Model):
     weight: Annotated[float, Field(title='Weight')]
     """
     of its gate's answers, by public facts
+    """
+    answers: Annotated[int, Field(title='Answers')]
+    """
+    noisy sums that its gate releases, in its turns alone
     """
     privacy: Privacy
 
@@ -3176,6 +3442,18 @@ class PricedQuestion(Model):
     warnings: Annotated[list[str], Field(title='Warnings')]
 
 
+class PublicationList(Model):
+    """
+    Published answers, by name, and the cursor of the next page.
+    """
+
+    published: Annotated[list[PublicationView], Field(title='Published')]
+    next: Annotated[str | None, Field(title='Next')]
+    """
+    `cursor` of the next page; null where none follows
+    """
+
+
 class Receipt(Model):
     """
     A statement, its signature over RFC 8785 bytes, and the key that verifies it (both base64).
@@ -3213,6 +3491,10 @@ class RobustPCAPlanView(Model):
     """
     of a question on several, whose `privacy` covers all of them
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
@@ -3230,7 +3512,8 @@ class RobustPCAPlanView(Model):
         Field(title='Solver'),
     ]
     start: Annotated[
-        Literal['random', 'analyze-gauss', 'sketch'] | None, Field(title='Start')
+        Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None,
+        Field(title='Start'),
     ]
     consensus: Annotated[bool, Field(title='Consensus')]
     why: Annotated[str, Field(title='Why')]
@@ -3238,6 +3521,18 @@ class RobustPCAPlanView(Model):
     this start
     """
     step_sizes: Annotated[list[float], Field(title='Step Sizes')]
+    local_steps: Annotated[int, Field(title='Local Steps')]
+    """
+    that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[float, Field(title='Server Step')]
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
+    turns: Annotated[int, Field(title='Turns')]
+    """
+    owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
+    """
 
 
 class SignedModel(Model):
@@ -3427,7 +3722,15 @@ class JobView(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -3486,7 +3789,15 @@ class BoundsJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -3522,6 +3833,10 @@ class BoundsPlanView(Model):
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
+    """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
     """
     second_opinion: SecondOpinion | None
     """
@@ -3567,7 +3882,15 @@ class ClassifierScoreJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -3603,6 +3926,10 @@ class ClassifierScorePlanView(Model):
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
+    """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
     """
     second_opinion: SecondOpinion | None
     """
@@ -3653,7 +3980,15 @@ class ClassifierSelectionJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -3689,6 +4024,10 @@ class ClassifierSelectionPlanView(Model):
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
+    """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
     """
     second_opinion: SecondOpinion | None
     """
@@ -3797,7 +4136,15 @@ class FrechetMeanJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -3834,6 +4181,10 @@ class FrechetMeanPlanView(Model):
     """
     of a question on several, whose `privacy` covers all of them
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
@@ -3852,6 +4203,14 @@ class FrechetMeanPlanView(Model):
     this solver
     """
     step_size: Annotated[float, Field(title='Step Size')]
+    local_steps: Annotated[int, Field(title='Local Steps')]
+    """
+    that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[float, Field(title='Server Step')]
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
     radius: Annotated[float, Field(title='Radius')]
     """
     public: within it the mean is sought or, if the run finds its range, expected at first
@@ -3890,6 +4249,15 @@ class InlineRows(Model):
     """
 
 
+class KeyList(Model):
+    """
+    The keys of a principal, newest first, and the cursor of the next page.
+    """
+
+    keys: Annotated[list[KeyView], Field(title='Keys')]
+    next: Annotated[str | None, Field(title='Next')]
+
+
 class LogisticRegressionJob(Model):
     """
     Logistic regression: a job, with its answer once it is committed.
@@ -3920,7 +4288,15 @@ class LogisticRegressionJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -3957,6 +4333,10 @@ class LogisticRegressionPlanView(Model):
     """
     of a question on several, whose `privacy` covers all of them
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
@@ -3970,7 +4350,7 @@ class LogisticRegressionPlanView(Model):
     whether the question would wait for an owner's approval
     """
     solver: Annotated[
-        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'],
+        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'],
         Field(title='Solver'),
     ]
     why: Annotated[str, Field(title='Why')]
@@ -4010,7 +4390,15 @@ class MatrixCompletionJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -4047,6 +4435,10 @@ class MatrixCompletionPlanView(Model):
     """
     of a question on several, whose `privacy` covers all of them
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
@@ -4064,6 +4456,18 @@ class MatrixCompletionPlanView(Model):
     what the budget is spent on
     """
     step_sizes: Annotated[list[float], Field(title='Step Sizes')]
+    local_steps: Annotated[int, Field(title='Local Steps')]
+    """
+    that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[float, Field(title='Server Step')]
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
+    turns: Annotated[int, Field(title='Turns')]
+    """
+    owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
+    """
 
 
 class OfferedDataset(Model):
@@ -4115,7 +4519,15 @@ class RobustPCAJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -4212,11 +4624,11 @@ class LogisticRegressionPlanRequest(Model):
     of a table: names of the features; by default all other columns
     """
     solver: Annotated[
-        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
+        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
@@ -4254,6 +4666,10 @@ class LogisticRegressionPlanRequest(Model):
     ] = 'logistic'
     """
     `sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever; `logistic-nonconvex` has a bounded penalty; these three are for two classes
+    """
+    momentum: Annotated[Momentum | None, Field(title='Momentum')] = None
+    """
+    β of `hb` and `hb-opt`: by default the best without noise, and of `hb-opt` the best with it
     """
 
 
@@ -4288,11 +4704,11 @@ class LogisticRegressionRequest(Model):
     of a table: names of the features; by default all other columns
     """
     solver: Annotated[
-        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
+        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
@@ -4331,6 +4747,10 @@ class LogisticRegressionRequest(Model):
     """
     `sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever; `logistic-nonconvex` has a bounded penalty; these three are for two classes
     """
+    momentum: Annotated[Momentum | None, Field(title='Momentum')] = None
+    """
+    β of `hb` and `hb-opt`: by default the best without noise, and of `hb-opt` the best with it
+    """
 
 
 class MatrixCompletionPlanRequest(Model):
@@ -4338,11 +4758,11 @@ class MatrixCompletionPlanRequest(Model):
     A subspace to be estimated, near which rows lie of which some entries are not known.
 
     Each row is divided by the length of its known part, so that none counts more than another. The subspace
-    is that of one noisy second moment. Where `steps`, `step_size` or `local_steps` ask for a descent, that
-    moment is its start. A descent is for rows that lie in the subspace all but exactly. It finds that more
-    exactly than their moment does, and cannot tell its error. Completed rows are not released, as they would
-    say things of single records: whoever holds a row fits the basis to it by least squares on its known
-    entries.
+    is that of one noisy second moment. Where `steps`, `step_size`, `local_steps` or `turns` ask for a
+    descent, that moment is its start. A descent is for rows that lie in the subspace all but exactly. It
+    finds that more exactly than their moment does, and cannot tell its error. Completed rows are not
+    released, as they would say things of single records: whoever holds a row fits the basis to it by least
+    squares on its known entries.
     """
 
     model_config = ConfigDict(
@@ -4384,6 +4804,16 @@ class MatrixCompletionPlanRequest(Model):
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
     """
+    server_step: Annotated[
+        float | None, Field(ge=0.01, le=1000.0, title='Server Step')
+    ] = 1.0
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
+    turns: Annotated[int | None, Field(ge=1, le=100, title='Turns')] = 1
+    """
+    owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
+    """
 
 
 class MatrixCompletionRequest(Model):
@@ -4391,11 +4821,11 @@ class MatrixCompletionRequest(Model):
     A subspace to be estimated, near which rows lie of which some entries are not known.
 
     Each row is divided by the length of its known part, so that none counts more than another. The subspace
-    is that of one noisy second moment. Where `steps`, `step_size` or `local_steps` ask for a descent, that
-    moment is its start. A descent is for rows that lie in the subspace all but exactly. It finds that more
-    exactly than their moment does, and cannot tell its error. Completed rows are not released, as they would
-    say things of single records: whoever holds a row fits the basis to it by least squares on its known
-    entries.
+    is that of one noisy second moment. Where `steps`, `step_size`, `local_steps` or `turns` ask for a
+    descent, that moment is its start. A descent is for rows that lie in the subspace all but exactly. It
+    finds that more exactly than their moment does, and cannot tell its error. Completed rows are not
+    released, as they would say things of single records: whoever holds a row fits the basis to it by least
+    squares on its known entries.
     """
 
     model_config = ConfigDict(
@@ -4436,6 +4866,16 @@ class MatrixCompletionRequest(Model):
     ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[
+        float | None, Field(ge=0.01, le=1000.0, title='Server Step')
+    ] = 1.0
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
+    turns: Annotated[int | None, Field(ge=1, le=100, title='Turns')] = 1
+    """
+    owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
     """
 
 
@@ -4483,13 +4923,14 @@ class RobustPCAPlanRequest(Model):
         Field(title='Solver'),
     ] = 'ggd'
     """
-    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix
+    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix, above 300 columns to one within the span of a noisy sketch
     """
     start: Annotated[
-        Literal['random', 'analyze-gauss', 'sketch'] | None, Field(title='Start')
+        Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None,
+        Field(title='Start'),
     ] = None
     """
-    a public random subspace, or the leading one of a noisy second moment or sketch
+    a public random subspace, the leading one of a noisy second moment or sketch, or where `reaper` arrives, which is `md-reaper`
     """
     consensus: Annotated[bool | None, Field(title='Consensus')] = None
     """
@@ -4526,6 +4967,20 @@ class RobustPCAPlanRequest(Model):
     ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[
+        float | None, Field(ge=0.01, le=1000.0, title='Server Step')
+    ] = 1.0
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
+    turns: Annotated[int | None, Field(ge=1, le=100, title='Turns')] = 1
+    """
+    owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
+    """
+    halvings: Annotated[Halvings | None, Field(title='Halvings')] = None
+    """
+    how often the descent may halve its step, by default 6 times: rows that lie on the subspace exactly pull as hard from near as from far, and each halving halves the error that they leave
     """
     explained: Annotated[bool | None, Field(title='Explained')] = False
     """
@@ -4581,13 +5036,14 @@ class RobustPCARequest(Model):
         Field(title='Solver'),
     ] = 'ggd'
     """
-    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix
+    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix, above 300 columns to one within the span of a noisy sketch
     """
     start: Annotated[
-        Literal['random', 'analyze-gauss', 'sketch'] | None, Field(title='Start')
+        Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None,
+        Field(title='Start'),
     ] = None
     """
-    a public random subspace, or the leading one of a noisy second moment or sketch
+    a public random subspace, the leading one of a noisy second moment or sketch, or where `reaper` arrives, which is `md-reaper`
     """
     consensus: Annotated[bool | None, Field(title='Consensus')] = None
     """
@@ -4624,6 +5080,20 @@ class RobustPCARequest(Model):
     ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[
+        float | None, Field(ge=0.01, le=1000.0, title='Server Step')
+    ] = 1.0
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
+    turns: Annotated[int | None, Field(ge=1, le=100, title='Turns')] = 1
+    """
+    owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
+    """
+    halvings: Annotated[Halvings | None, Field(title='Halvings')] = None
+    """
+    how often the descent may halve its step, by default 6 times: rows that lie on the subspace exactly pull as hard from near as from far, and each halving halves the error that they leave
     """
     explained: Annotated[bool | None, Field(title='Explained')] = False
     """
@@ -4943,7 +5413,7 @@ class FrechetMeanPlanRequest(Model):
     """
     clip_change: Annotated[ClipChange | None, Field(title='Clip Change')] = None
     """
-    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
+    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by default it and the loops are those of the least expected error, and C₀ with restarts or noise at every step
     """
     full_noise: Annotated[
         Literal['epoch', 'step'] | None, Field(title='Full Noise')
@@ -4956,6 +5426,12 @@ class FrechetMeanPlanRequest(Model):
     ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[
+        float | None, Field(ge=0.01, le=1000.0, title='Server Step')
+    ] = 1.0
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
     """
     diagnostics: Annotated[bool | None, Field(title='Diagnostics')] = True
     """
@@ -5031,7 +5507,7 @@ class FrechetMeanRequest(Model):
     """
     clip_change: Annotated[ClipChange | None, Field(title='Clip Change')] = None
     """
-    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
+    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by default it and the loops are those of the least expected error, and C₀ with restarts or noise at every step
     """
     full_noise: Annotated[
         Literal['epoch', 'step'] | None, Field(title='Full Noise')
@@ -5044,6 +5520,12 @@ class FrechetMeanRequest(Model):
     ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[
+        float | None, Field(ge=0.01, le=1000.0, title='Server Step')
+    ] = 1.0
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
     """
     diagnostics: Annotated[bool | None, Field(title='Diagnostics')] = True
     """

@@ -54,6 +54,8 @@ _NO_CHOICES = {"dataset", "privacy"}
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
+_PUBLISHED = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
 M = TypeVar("M", bound=BaseModel)
 
 Told = Callable[[str], None]
@@ -187,6 +189,19 @@ def scored(found: Any, metric: str) -> dict[str, Any]:
     return chosen | given(label=found.label, features=found.features)
 
 
+def published_path(name: str) -> str:
+    """Where a published answer is.
+
+    Raises:
+        InvalidRequest: there is no such name.
+    """
+    if not isinstance(name, str) or not _PUBLISHED.fullmatch(name):
+        raise _invalid(
+            [{"location": "name", "rule": "must be of small letters, digits and _, a letter first"}]
+        )
+    return f"/v1/published/{name}"
+
+
 def grant_path(dataset: Any, analyst: Any) -> str:
     """Where the grant of an analyst on a dataset is."""
     return f"/v1/datasets/{id_of(dataset)}/grants/{id_of(analyst)}"
@@ -278,6 +293,15 @@ def grants() -> Conversation[list[models.GrantView]]:
         PrivestError: see `call`.
     """
     return (yield from _pages(models.GrantList, "/v1/grants", "grants", {}))
+
+
+def publications() -> Conversation[list[models.PublicationView]]:
+    """All published answers, page by page.
+
+    Raises:
+        PrivestError: see `call`.
+    """
+    return (yield from _pages(models.PublicationList, "/v1/published", "published", {}))
 
 
 def _pages(model: type[BaseModel], path: str, name: str, chosen: dict[str, Any]) -> Conversation[list[Any]]:

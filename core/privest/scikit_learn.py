@@ -88,6 +88,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         standardisation: Standardisation | None = None,
         sampling_errors: bool = False,
         loss: Loss = "logistic",
+        momentum: float | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -104,6 +105,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         self.standardisation: Standardisation | None = standardisation
         self.sampling_errors = sampling_errors
         self.loss: Loss = loss
+        self.momentum = momentum
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Plan the fit from public facts, then fit to a gate's noisy answers.

@@ -32,7 +32,13 @@ _CLIENT = """
 ::: privest_client.client.Datasets
 
 ::: privest_client.async_client.AsyncDatasets
+
+::: privest_client.client.Published
+
+::: privest_client.async_client.AsyncPublished
 """
+
+_EXAMPLES = ROOT / "examples"
 
 _LINK = re.compile(r"(\]\()(?!\w+:|#|<)([^)#\s]*)((?:#[^)\s]*)?\))")
 
@@ -45,7 +51,8 @@ def write(place: Path) -> None:
     """
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(ROOT / "docs", place)
-    for file in (ROOT / "LICENSE", *(ROOT / "examples").glob("*.py")):
+    examples = (file for ending in ("*.py", "*.yml", "*.yaml") for file in _EXAMPLES.glob(f"**/{ending}"))
+    for file in (ROOT / "LICENSE", *(file for file in examples if ".venv" not in file.parts)):
         _put(place / file.relative_to(ROOT), file.read_bytes())
     for page, source in MADE.items():
         text = (ROOT / source).read_text()

@@ -48,6 +48,7 @@ from privest_service.notices.sending import NotSentError, Put
 from privest_service.owners import endpoints as owners
 from privest_service.problems import NotFound, ProblemDocument, Unavailable
 from privest_service.proxy_middleware import proper, unstored
+from privest_service.published import endpoints as published
 from privest_service.readiness import Readiness
 from privest_service.reports import endpoints as reports
 from privest_service.security import endpoints as security
@@ -275,6 +276,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         estimates.router,
         workloads.router,
         job_lists.router,
+        published.router,
         ledger.router,
         exports.router,
         notices.router,

@@ -29,6 +29,7 @@ from privest_service.exports.verify import verify
 from privest_service.jobs import service as jobs
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
+from privest_service.published.service import withdraw_all
 from privest_service.security.models import Owner
 from privest_service.security.service import revoke_all
 from privest_service.settings import Settings
@@ -125,7 +126,7 @@ def restore(settings: Settings, directory: Path, keys: Sequence[str] = ()) -> li
         )
     target, store = Database(settings.url, signer=settings.signer), Store(settings.data_dir)
     if not is_current(target):  # else the role need not be able to
-        migrate(target)
+        migrate(target, reader=settings.reading_role)
     with target.read() as session:
         if any(session.scalar(select(func.count()).select_from(table)) for table in _tables()):
             raise ValueError("The database is not empty. A backup can only be restored into an empty one.")
@@ -168,6 +169,7 @@ def _fill(old: Session, new: Session, rows: Store, store: Store) -> None:
     for owner_id in new.scalars(select(Owner.id).order_by(Owner.id)).all():
         ledger.lose(new, owner_id)
     revoke_all(new)
+    withdraw_all(new)
 
 
 def _sqlite(path: Path) -> Database:

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     # The threads are ours, over chunks of rows; BLAS reads this when numpy is first imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    if given.command in ("serve", "migrate", "doctor", "backup", "restore"):
+    if given.command in ("serve", "migrate", "doctor", "backup", "restore", "leavers"):
         os.umask(0o077)  # the database, too, and copies of it are for nobody else on this machine
     try:
         run = {
@@ -40,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "doctor": _doctor,
             "backup": lambda: _backup(given.directory),
             "restore": lambda: _restore(given.directory, given.key),
+            "leavers": lambda: _leavers(
+                given.listing, given.subject, given.token_file, None if given.dry_run else given.at_most
+            ),
             "demo": lambda: _demo(given.sites),
             "openapi": _openapi,
             "verify-ledger": lambda: _verify(given.export, given.key, given.heads, given.receipt),
@@ -76,6 +79,16 @@ def _parser() -> argparse.ArgumentParser:
     save.add_argument("directory", type=Path, help="new or empty")
     load = commands.add_parser("restore", help="make a service of a backup, where there is none")
     load.add_argument("directory", type=Path)
+    leave = commands.add_parser("leavers", help="revoke keys and grants of people who are listed no more")
+    leave.add_argument("listing", help="csv of all people, or address of a SCIM service, …/scim/v2")
+    leave.add_argument(
+        "--subject", default="userName", metavar="NAME", help="attribute that is `sub` in tokens"
+    )
+    leave.add_argument("--token-file", type=Path, metavar="FILE", help="token that the SCIM service asks for")
+    leave.add_argument(
+        "--at-most", type=int, default=10, metavar="N", help="people who may have left at a time"
+    )
+    leave.add_argument("--dry-run", action="store_true", help="say who has left, and change nothing")
     demo = commands.add_parser("demo", help="show the main job on real data")
     demo.add_argument("--sites", action="store_true", help="with rows that stay at three sites of a hub")
     commands.add_parser("openapi", help="print openapi.yaml")
@@ -188,7 +201,7 @@ def _bring_up_to_date(settings: "Settings") -> None:
 
     database = Database(settings.url)
     if not is_current(database):
-        migrate(database)
+        migrate(database, reader=settings.reading_role)
     database.close()
 
 
@@ -232,7 +245,7 @@ def _migrate(release: str | None) -> int:
         print(f"The tables are those of {release}. {_count(waited, 'waiting job')} given back, uncharged.")
         return 0
     database = Database(settings.migration_url or settings.url)
-    migrate(database, settings.running_role)
+    migrate(database, settings.running_role, settings.reading_role)
     database.close()
     return 0
 
@@ -267,6 +280,29 @@ def _restore(directory: Path, keys: list[str]) -> int:
         "docs/ledger.md says what to do next."
     )
     return 1 if faults else 0
+
+
+def _leavers(listing: str, subject: str, token_file: Path | None, at_most: int | None) -> int:
+    """Follow a list of people, unless too many have left; without a number, only compare."""
+    from privest_service.database import Database  # noqa: PLC0415
+    from privest_service.leavers import service  # noqa: PLC0415
+    from privest_service.leavers.listing import read  # noqa: PLC0415
+
+    settings = _settings()
+    listed = read(listing, subject, token_file and token_file.read_text().strip())
+    database = Database(settings.url, signer=settings.signer)
+    found = service.compare(database, listed)
+    for words, people in (("left", found.left), ("returned", found.returned)):
+        for person in people:
+            print(f"{words}: {person}")
+    told = f"{len(found.left)} of {_count(found.known, 'known person', 'known people')} left"
+    if at_most is not None and len(found.left) > at_most:
+        raise ValueError(f"{told}, more than --at-most {at_most}. Nothing was changed. Is the list whole?")
+    if at_most is not None:
+        service.follow(database, found)
+    database.close()
+    print(f"{told}: {_count(found.keys, 'key')} and {_count(found.grants, 'grant')} revoked")
+    return 0
 
 
 def _demo(with_sites: bool) -> int:
@@ -313,6 +349,8 @@ def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[
         database.close()
     for fault in report.faults:
         print(fault)
+    for each in report.unsealed:
+        print(f"no act tells {each}")
     print(
         f"{_count(report.accounts, 'account')}, {_count(report.entries, 'entry', 'entries')}, "
         f"{_count(report.acts, 'act')}, {_count(report.receipts, 'receipt')}: "

@@ -41,6 +41,7 @@ _PARAMETERS: dict[str, Any] = {
     "label": "gradient",
     "wait": 10.0,
     "mark": "",
+    "ending": "csv",
 }
 """A value of each parameter, by its name, which means the same in all calls; others have defaults."""
 
@@ -75,6 +76,7 @@ _BODIES: dict[str, Any] = {
     "create_connection": {"name": "warehouse", "kind": "files", "root": "/srv/tables"},
     "create_dataset": {"uri": "warehouse:penguins.csv", "name": "penguins", "schema": _VECTORS},
     "put_grant": {**_BUDGET, "purpose": "a study of beaks", "max_epsilon": 0.5},
+    "publish_answer": {"job": _JOB, "readers": [_ANALYST], "sql": True},
     "put_cap": _BUDGET,
     "decide_on_job": {"decision": "approve"},
     "change_budget": {"frozen": True},

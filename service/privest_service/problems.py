@@ -165,6 +165,12 @@ class ApprovalRefused(Problem):
     slug, status, title = "approval-refused", HTTPStatus.CONFLICT, "This question cannot be approved now"
 
 
+class NameTaken(Problem):
+    """A name under which somebody else published, or did once."""
+
+    slug, status, title = "name-taken", HTTPStatus.CONFLICT, "This name is somebody else's"
+
+
 class WindowReplaced(Problem):
     """A new window was asked for in place of one that is not the present one, or no more."""
 

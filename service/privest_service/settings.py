@@ -82,6 +82,7 @@ _Engine = _matching(
     rf"local|dask(\+tls)?://{_HOST_AND_PORT}", "must be local, dask://host:port or dask+tls://host:port"
 )
 _Address = _matching(f"({_HOST_AND_PORT})?", "must be a host and a port, such as 127.0.0.1:9464")
+_HeldBy = _matching(r"analyst|admin|own_[\w-]{1,36}", "must be analyst, admin or the id of an owner")
 _Prefix = _matching(
     r"(?!/(?:v1|dashboard)(?:/|$))(?:/[\w.~-]+)*",
     "must look like /privest, with no slash at its end, and must not begin with /v1 or /dashboard",
@@ -124,6 +125,9 @@ class Settings(BaseSettings):
 
     migration_url: Annotated[str, AfterValidator(_database)] = ""
     """URL of the database under the role that makes its tables, for `privest migrate`; default: one role."""
+
+    reading_role: str | None = None
+    """Role of PostgreSQL that migrations let read the views (database/views.py), and nothing else."""
 
     secret_file: Path | None = None
     """32 bytes or more that key the fingerprints; made in the data directory on SQLite, else required."""
@@ -214,6 +218,12 @@ class Settings(BaseSettings):
     token_scope_prefix: str = "privest:"  # noqa: S105 - no password
     """Prefix of those scopes in a token's `scope` that are meant for this service."""
 
+    token_groups: dict[str, Annotated[str, _HeldBy]] = {}
+    """What people are by their groups, in JSON: `analyst`, `admin` or an owner's id; the first counts."""
+
+    token_groups_claim: str = "groups"  # noqa: S105 - no password
+    """Claim that lists a person's groups."""
+
     hub_url: Annotated[str, _Hub] = ""
     """Address (https) of the service that this one offers datasets to, as a site; default: none."""
 
@@ -235,6 +245,17 @@ class Settings(BaseSettings):
             raise ValueError("PRIVEST_HUB_URL, PRIVEST_HUB_KEY and PRIVEST_HUB_ANALYST go together: set all")
         if self.hub_url and self.engine != "local":
             raise ValueError("PRIVEST_HUB_URL needs PRIVEST_ENGINE=local, as sites run their part themselves")
+        return self
+
+    @model_validator(mode="after")
+    def _reading_role_only_reads(self) -> "Settings":
+        urls = [make_url(each) for each in (self.url, self.migration_url) if each]
+        if self.reading_role and urls[0].get_backend_name() != "postgresql":
+            raise ValueError("PRIVEST_READING_ROLE needs PostgreSQL, as SQLite has no roles")
+        if self.reading_role and self.reading_role in [url.username for url in urls]:
+            raise ValueError(
+                "PRIVEST_READING_ROLE must be a role of its own: it is left nothing but the views"
+            )
         return self
 
     @model_validator(mode="after")

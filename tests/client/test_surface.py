@@ -212,7 +212,7 @@ def test_the_environment_says_whom_to_ask(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_proxies_and_certificates_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = calls.options_of("http://x/", "k", False, "http://127.0.0.1:3128")
+    given = calls.options_of("http://x/", calls.Bearer("k"), False, "http://127.0.0.1:3128")
     assert (given["verify"], given["proxy"], given["base_url"]) == (
         False,
         "http://127.0.0.1:3128",

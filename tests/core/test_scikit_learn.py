@@ -121,7 +121,8 @@ def test_the_plan_follows_from_public_facts_alone():
 def test_all_that_is_asked_for_is_planned():
     X, y = data([0, 1])
     asked = {
-        "solver": "nag",
+        "solver": "hb",
+        "momentum": 0.5,
         "penalty": 0.1,
         "steps": 7,
         "step_scale": 0.5,

@@ -22,7 +22,7 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 EVERYTHING: dict[str, Any] = {
     "image": {"repository": "registry.example:5000/privest", "digest": DIGEST, "pullSecrets": ["registry"]},
     "secrets": {"authorities": "database-ca"},
-    "database": {"port": 6432, "networks": ["10.1.2.3/32"]},
+    "database": {"port": 6432, "networks": ["10.1.2.3/32"], "readingRole": "privest_read"},
     "data": {"storageClass": "nfs"},
     "engine": {"address": "dask://scheduler.dask:8786", "workers": 8},
     "ingress": {"enabled": True, "path": "/privest", "trustedProxies": ["10.244.0.0/16", "fd00::/8"]},
@@ -135,6 +135,7 @@ def test_every_value_is_known_to_the_schema() -> None:
     secret = {
         f"PRIVEST_{each}" for each in ("ADMIN_KEY", "DATABASE_URL", "MIGRATION_URL", "HUB_KEY", "MAIL_SERVER")
     }
+    secret.add("PRIVEST_READING_ROLE")  # what migrates is told it, and not what serves
     kept = set(SCHEMA["properties"]["settings"]["propertyNames"]["not"]["enum"])
     assert kept == (made - set(EVERYTHING["settings"])) | secret
 
@@ -183,6 +184,8 @@ def test_what_serves_has_no_way_to_make_tables() -> None:
     assert "migration" not in {mount["name"] for mount in container["volumeMounts"]}
     mounted = {mount["name"]: mount["mountPath"] for mount in first["volumeMounts"]}
     assert {"name": "PRIVEST_SECRETS_DIR", "value": mounted["migration"]} in first["env"]
+    assert {"name": "PRIVEST_READING_ROLE", "value": "privest_read"} in first["env"]
+    assert "PRIVEST_READING_ROLE" not in {each["name"] for each in pod()["initContainers"][0]["env"]}
 
 
 def test_the_secrets_are_those_that_the_script_and_the_page_make() -> None:

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from privest_service.database.migrate import RELEASES
-from testing.commands import Roles, privest
+from testing.commands import privest
 from testing.releases import Release, last_release
+from testing.roles import Roles
 from testing.server import HANG_GUARD, PLAIN, Caller, Server, body_of, npy, slow_rows, until, worker_on
 
 PAUSE = 0.3

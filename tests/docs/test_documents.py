@@ -59,6 +59,7 @@ NOT_RUN = {
     '{"type": "urn:privest:problem:dataset-invalid"': "a refusal: test_tables.py has such",
     "import hashlib\nimport hmac": "needs a webhook: test_notices.py receives some by it",
     "import onnxruntime": "needs an answer: tests/client/test_tables_over_http.py runs these lines",
+    "answer = client.frechet_mean(patients": "needs a grant for it: tests/client/test_published.py has one",
     "from privest_client import Client, NotApproved": "waits for an owner: test_client.py has one",
     "pip install jupyterlab": "opens a browser: the notebook itself is run here",
 }

@@ -130,6 +130,7 @@ def test_nothing_that_was_spent_is_spent_again_whichever_database_is_lost(
         owner.grant(dataset, analyst, epsilon=1.0, delta=1e-5)
         assert owner.delete(f"/v1/datasets/{deleted}").status_code == 204
         answered = owner.estimate(dataset, key="answered").json()
+        assert owner.put("/v1/published/mean", json={"job": answered["id"], "sql": True}).status_code == 200
         assert analyst.estimate(dataset, epsilon=0.5).json()["state"] == "committed"
         claimed = owner.estimate(slow, key="claimed", steps=1000, wait=0).json()["id"]
         worker_on(server, owner, slow)
@@ -155,6 +156,10 @@ def test_nothing_that_was_spent_is_spent_again_whichever_database_is_lost(
             assert (budget["frozen"], budget["remaining"]["epsilon"]) == (True, 0)
             assert budget["spent"]["epsilon"] == pytest.approx(limit, rel=1e-6)
             assert each.ledger()[0]["kind"] == "loss"
+        # What was published is not: it may have been withdrawn since.
+        problem(owner.get("/v1/published/mean"), 404, "not-found")
+        (act,) = owner.get("/v1/acts", params={"kind": "answer.withdrawn"}).json()["acts"]
+        assert (act["role"], act["subject"]) == ("service", answered["id"])
         # What was answered stays so; what was under way, perhaps answered since, is not done again.
         assert owner.estimate(dataset, key="answered").json() == answered
         assert owner.estimate(slow, key="claimed", steps=1000).json()["state"] == "failed"

@@ -86,7 +86,12 @@ WRONG: list[tuple[str, Any, list[tuple[str | None, str]]]] = [
     (
         "logistic-regression",
         ASK | {"solver": "sgd"},
-        [("solver", "must be one of: newton, clipped, escape, spider, gd, hb, nag, nag-opt, masg, masg-opt")],
+        [
+            (
+                "solver",
+                "must be one of: newton, clipped, escape, spider, gd, gd-opt, hb, hb-opt, nag, nag-opt, masg, masg-opt",
+            )
+        ],
     ),
     ("connection", {"kind": "zip"}, [("kind", "must be one of: files, object-store, database")]),
     (

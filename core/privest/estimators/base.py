@@ -59,6 +59,15 @@ class BasePlan(ABC):
         return sum(release.count for release in self.releases)
 
     @property
+    def fewest_owners(self) -> int:
+        """Least number of owners that the plan is for."""
+        return 1
+
+    def counts(self, place: int) -> tuple[int, ...]:  # noqa: ARG002 - here all owners do the same
+        """How often the owner at a place among several makes each release; it is public, as all of a plan."""
+        return tuple(release.count for release in self.releases)
+
+    @property
     def looks(self) -> tuple[Release, ...]:
         """The releases by which the run finds what the schema leaves open; none unless a plan says so."""
         return ()

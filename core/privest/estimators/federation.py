@@ -190,8 +190,10 @@ def plan(
         weights = _weights(counts, noise)
         worth = float(1 / np.linalg.norm(weights / (counts * spend)))
     course = plan_one(whole, _stands_for(worth, whole.n, pure=pure))
+    require_owners(course, len(shapes))
     _refuse_long(course, shapes, targets)
-    parts = tuple(_part(course, shape.n, target) for shape, target in zip(shapes, targets, strict=True))
+    owned = zip(range(len(shapes)), shapes, targets, strict=True)
+    parts = tuple(_part(course, place, shape.n, target) for place, shape, target in owned)
     warnings = [*course.warnings]
     for place, part in enumerate(parts, start=1):
         warnings += [f"dataset {place}: {told}" for told in part.warnings]
@@ -217,13 +219,27 @@ def _refuse(shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget])
         )
 
 
+def require_owners(course: BasePlan, count: int) -> None:
+    """Refuse a plan of rounds in which nobody would take part.
+
+    Raises:
+        ValueError: it has more turns than there are owners.
+    """
+    if count < course.fewest_owners:
+        raise ValueError(
+            f"with {course.fewest_owners} turns there must be as many datasets, and here are {count}: "
+            "ask for fewer turns"
+        )
+
+
 def _refuse_long(
     course: BasePlan, shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget]
 ) -> None:
     """Refuse runs that take too long over this many datasets."""
     owners, releases = len(shapes), course.releases
     batches = sum(isinstance(release, SubsampledSum) for release in releases)
-    alike = len(set(zip((shape.n for shape in shapes), targets, strict=True)))
+    turns = map(course.counts, range(owners))
+    alike = len(set(zip((shape.n for shape in shapes), targets, turns, strict=True)))
     if (
         owners * len(releases) > _MOST_RELEASES
         or owners * sum(release.count for release in releases) > _MOST_ANSWERS
@@ -269,18 +285,26 @@ def _weights(counts: Array, noise: Array) -> Array:
     return found / found.sum()
 
 
-def _part(course: BasePlan, n: int, target: PrivacyTarget) -> Part:
-    """The part of a course for the owner of n records."""
-    releases = _releases(course, n, target)
+def _part(course: BasePlan, place: int, n: int, target: PrivacyTarget) -> Part:
+    """The part of a course for the owner of n records at this place."""
+    releases = _releases(course, course.counts(place), n, target)
     return Part(n=n, releases=releases, **certified(releases, course.statistics, target, n))
 
 
-def _releases(course: BasePlan, n: int, target: PrivacyTarget) -> tuple[Release, ...]:
+def _releases(course: BasePlan, counts: Sequence[int], n: int, target: PrivacyTarget) -> tuple[Release, ...]:
     """The releases of a course for one owner's n records and target, with the same shares of the budget.
 
-    Random batches are certified together. Their noise keeps the course's proportions.
+    Random batches are certified together. Their noise keeps the course's proportions. An owner that makes
+    some releases less often than the course has the others of their statistic with less noise.
+
+    Args:
+        course: the common plan.
+        counts: how often the owner makes each release.
+        n: number of its records.
+        target: (ε, δ) for these.
     """
-    together = [r for r in course.releases if isinstance(r, SubsampledSum) and r.noise == "gaussian"]
+    made = [(release, count) for release, count in zip(course.releases, counts, strict=True) if count]
+    together = [(r, count) for r, count in made if isinstance(r, SubsampledSum) and r.noise == "gaussian"]
     if target.delta == 0:
         ratio = target.epsilon / course.target.epsilon
     elif together:
@@ -289,11 +313,11 @@ def _releases(course: BasePlan, n: int, target: PrivacyTarget) -> tuple[Release,
         ratio = mu_for(target.epsilon, target.delta) / mu_for(course.target.epsilon, course.target.delta)
     batches = iter(_batches(course, together, n, target, ratio) if together else ())
     found = list[Release]()
-    for release in course.releases:
+    for release, count in made:
         if isinstance(release, AlternativeSum):
             raise ValueError("a choice among classifiers works on one dataset only: name one")
         if isinstance(release, NoisySum):
-            found.append(_full(release, n, ratio * _SAFE))
+            found.append(_full(release, count, n, ratio * _SAFE * _freed(course, counts, release.statistic)))
         elif not isinstance(release, SubsampledSum):
             raise ValueError("spider works on one dataset only: name one, or ask for the solver escape")
         elif release.noise == "gaussian":
@@ -303,14 +327,29 @@ def _releases(course: BasePlan, n: int, target: PrivacyTarget) -> tuple[Release,
     return tuple(found)
 
 
-def _full(release: NoisySum, n: int, ratio: float) -> NoisySum:
+def _freed(course: BasePlan, counts: Sequence[int], statistic: str) -> float:
+    """Factor on the loss of each release of a statistic, for an owner that makes them less often.
+
+    Plans in which owners take turns have Gaussian noise alone, so that squares of losses add up.
+    """
+    alike = [
+        (r.cost.mu_squared, count / r.count)
+        for r, count in zip(course.releases, counts, strict=True)
+        if isinstance(r, NoisySum) and r.statistic == statistic
+    ]
+    if all(share == 1.0 for _, share in alike):
+        return 1.0
+    return sqrt(fsum(whole for whole, _ in alike) / fsum(whole * share for whole, share in alike))
+
+
+def _full(release: NoisySum, count: int, n: int, ratio: float) -> NoisySum:
     return noisy_sum(
         release.noise,
         n=n,
         size=release.size,
         clip=release.clip,
         loss=release.sensitivity / release.scale * ratio,
-        count=release.count,
+        count=count,
         statistic=release.statistic,
         diameter=release.diameter,
     )
@@ -334,17 +373,21 @@ def _pure_batches(release: SubsampledSum, n: int, ratio: float) -> SubsampledSum
 
 
 def _batches(
-    course: BasePlan, together: Sequence[SubsampledSum], n: int, target: PrivacyTarget, ratio: float
+    course: BasePlan,
+    together: Sequence[tuple[SubsampledSum, int]],
+    n: int,
+    target: PrivacyTarget,
+    ratio: float,
 ) -> list[SubsampledSum]:
     from privest.privacy.subsampling import noises_for  # noqa: PLC0415 - heavy, and for batches alone
 
     full = fsum(r.cost.mu_squared for r in course.releases if isinstance(r, NoisySum))
     left = left_of(gaussian_budgets(target), full * ratio**2)
-    first, rate = together[0], _rate(together[0], n)
-    sized = tuple((r.count, r.scale / r.sensitivity * first.sensitivity / first.scale) for r in together)
+    first, rate = together[0][0], _rate(together[0][0], n)
+    sized = tuple((k, r.scale / r.sensitivity * first.sensitivity / first.scale) for r, k in together)
     allowed = tuple((mu * _SAFE, slack) for mu, slack in left)
-    runs = noises_for(first.scheme, rate, sized, allowed, max(r.apart for r in together))
-    return [_sampled(release, n, run) for release, run in zip(together, runs, strict=True)]
+    runs = noises_for(first.scheme, rate, sized, allowed, max(r.apart for r, _ in together))
+    return [_sampled(release, n, run) for (release, _), run in zip(together, runs, strict=True)]
 
 
 def _of_somebody_in_all(parts: Sequence[Part]) -> str:

@@ -16,11 +16,15 @@ class Actor:
         role: `admin`, `owner` or `analyst`; `service` for what the service does by itself.
         id: of the principal; None for the service.
         key: the id of the key; None for the administrator's key and for tokens.
+        person: as the platform's identity provider calls it (`sub`); None where no token told of one.
+        through: the id of the service account that acts for this person, with a key of its own.
     """
 
     role: str
     id: str | None = None
     key: str | None = None
+    person: str | None = None
+    through: str | None = None
 
 
 @dataclass(frozen=True)

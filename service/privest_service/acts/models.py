@@ -31,6 +31,7 @@ class Act(Base):
     """Something that somebody did: never updated, never deleted, each signed over the one before.
 
     `subject` is the id of what it was done to. `details` is a JSON object of what else there is to tell.
+    `person` and `through` are as `Actor` has them.
     Of acts from before there was a record `known_since` says so: nobody signed them, or knows who acted.
     """
 
@@ -43,6 +44,8 @@ class Act(Base):
     role: Mapped[str | None] = mapped_column(String(10))
     principal: Mapped[str | None] = mapped_column(String(40))
     key: Mapped[str | None] = mapped_column(String(40))
+    person: Mapped[str | None] = mapped_column(String(255))
+    through: Mapped[str | None] = mapped_column(String(40))
     subject: Mapped[str | None] = mapped_column(String(90))
     reason: Mapped[str | None] = mapped_column(String(LONGEST_REASON))
     details: Mapped[str] = mapped_column(Text)

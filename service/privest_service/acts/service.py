@@ -86,6 +86,8 @@ def _append(session: Session) -> None:
             role=draft.actor.role,
             principal=draft.actor.id,
             key=draft.actor.key,
+            person=draft.actor.person,
+            through=draft.actor.through,
             subject=draft.subject,
             reason=draft.reason,
             details=draft.details,

@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from privest.arrays import Array
+from privest_service.estimates.intervals import NORMAL_95, scores, standard_errors, towards
 from privest_service.reports.formatting import number, numbers, rounded_up
-
-NORMAL_95 = 1.96
-"""Standard errors on either side of a value that make an interval of 95 %."""
 
 _INTERVAL = "Interval of 95 %"
 
@@ -101,18 +98,6 @@ def _loadings(answer: dict[str, Any]) -> AnswerTable:
     return table
 
 
-def standard_errors(answer: dict[str, Any]) -> Array:
-    """(classes, features + 1) standard errors of a classifier's coefficients and, last, of its intercepts."""
-    spreads = [answer["noise"], *([answer["sampling"]] if answer["sampling"] else [])]
-    return np.sqrt(sum(np.atleast_2d(each["standard_errors"]) ** 2 for each in spreads))
-
-
-def towards(answer: dict[str, Any]) -> list[str]:
-    """The classes that a classifier has coefficients for: of two the second alone."""
-    several = np.ndim(answer["coefficients"]) > 1
-    return answer["classes"] if several else answer["classes"][1:]
-
-
 def _coefficients(answer: dict[str, Any], features: tuple[str, ...]) -> list[AnswerTable]:
     values = np.column_stack([np.atleast_2d(answer["coefficients"]), np.atleast_1d(answer["intercept"])])
     reach = NORMAL_95 * standard_errors(answer)
@@ -133,14 +118,3 @@ def _scores(answer: dict[str, Any]) -> AnswerTable:
     for name, low, value, high in scores(answer):
         table.rows.append((name, "", [number(value), f"{number(low)} to {number(high)}"]))
     return table
-
-
-def scores(answer: dict[str, Any]) -> list[tuple[str, float, float, float]]:
-    """The scores of a classifier: name, lower end of the interval, value and upper end."""
-    found = list[tuple[str, float, float, float]]()
-    for name, score in ((answer["metric"], answer), ("accuracy", answer["accuracy"])):
-        if score:
-            reach = NORMAL_95 * float(np.hypot(score["standard_error"], score["sampling_error"]))
-            low, value, high = (score["value"] + sign * reach for sign in (-1, 0, 1))
-            found.append((name, max(low, 0.0), value, min(high, 1.0)))
-    return found

@@ -8,7 +8,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import DBAPIError
 
 from privest_service.database.engine import Database
 
@@ -18,9 +18,12 @@ RELEASES = {"0.1.0": "0010"}
 _REASONS = {
     "42501": "The database's tables are not those of this version, and its role may not make them. "
     "Run `privest migrate` with PRIVEST_MIGRATION_URL, as docs/databases.md describes.",
-    "42704": "The role that PRIVEST_DATABASE_URL names does not exist. Create it first.",
+    "42704": "A role that PRIVEST_DATABASE_URL or PRIVEST_READING_ROLE names does not exist. "
+    "Create it first.",
+    "2BP01": "Others made views that read those of this service, which are made anew. Drop theirs, run "
+    "`privest migrate`, and make them again.",
 }
-"""What to say when PostgreSQL reports a missing privilege, or a role that does not exist."""
+"""What to say when PostgreSQL reports a missing privilege, no such role, or what stands on a view."""
 
 
 def _tree() -> Path:
@@ -71,17 +74,17 @@ def require_current(database: Database) -> None:
         )
 
 
-def migrate(database: Database, role: str | None = None) -> None:
+def migrate(database: Database, role: str | None = None, reader: str | None = None) -> None:
     """Upgrade to the newest revision, under a lock (see migrations/env.py).
 
     The database is opened by the role that owns the tables. Another role, if named, is granted what the
-    service does.
+    service does, and a reader, if named, the views.
 
     Raises:
         ValueError: the database's role may not make tables, or there is no such other role.
     """
     configuration = config(database)
-    configuration.attributes["role"] = role
+    configuration.attributes |= {"role": role, "reader": reader}
     with _told():
         command.upgrade(configuration, "head")
 
@@ -91,7 +94,7 @@ def _told() -> Iterator[None]:
     """Say in words what is wrong with the roles."""
     try:
         yield
-    except ProgrammingError as error:
+    except DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None)
         if state not in _REASONS:
             raise

@@ -5,5 +5,5 @@ from importlib import import_module
 
 def import_all() -> None:
     """Make every table known to `Base.metadata`."""
-    for domain in ("acts", "security", "datasets", "connections", "jobs", "notices", "ledger"):
+    for domain in ("acts", "security", "datasets", "connections", "jobs", "notices", "ledger", "published"):
         import_module(f"privest_service.{domain}.models")

@@ -85,6 +85,9 @@ class GrantView(BaseModel):
     ] = None
     expires: Annotated[datetime | None, Field(description="when it ends by itself")] = None
     decide_within: Annotated[int | None, Field(description="hours until a request ends by itself")] = None
+    publish: Annotated[
+        Literal["allowed"] | None, Field(description="whether its analyst may publish answers")
+    ] = None
 
 
 class GrantList(BaseModel):

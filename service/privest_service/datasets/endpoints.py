@@ -333,6 +333,7 @@ def grant_view(grant: Grant, account: Account) -> GrantView:
         max_epsilon=None if terms.max_epsilon is None else as_number(terms.max_epsilon, EPSILON),
         expires=terms.expires_at,
         decide_within=terms.decide_within,
+        publish="allowed" if terms.publish else None,
     )
 
 

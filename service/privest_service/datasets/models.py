@@ -49,8 +49,8 @@ class Grant(Base):
     """An analyst's permission to ask about a dataset. An account of its own counts what that costs.
 
     What else it says are its terms, which its owner and its analyst may read. Every question is held to them
-    before it is charged: names of estimators as a JSON list, the largest ε in 1e-9, and the hours in which
-    the owner decides on a question that it has to approve.
+    before it is charged: names of estimators as a JSON list, the largest ε in 1e-9, the hours in which
+    the owner decides on a question that it has to approve, and whether answers may be published.
     """
 
     __tablename__ = "grants"
@@ -65,3 +65,4 @@ class Grant(Base):
     max_epsilon: Mapped[int | None] = mapped_column(BigInteger)
     expires_at: Mapped[datetime | None] = mapped_column(Moment)
     decide_within: Mapped[int | None] = mapped_column(Integer)
+    publish: Mapped[bool] = mapped_column(default=False)

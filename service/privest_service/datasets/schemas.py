@@ -316,6 +316,10 @@ class NewGrant(NewCap):
         int | None,
         Field(ge=1, le=8760, description="hours in which you decide on a question before its request ends"),
     ] = None
+    publish: Annotated[
+        Literal["allowed"] | None,
+        Field(description="whether the analyst may publish answers for readers that it names"),
+    ] = None
 
     def terms(self) -> Terms:
         """The terms as they are stored."""
@@ -327,4 +331,5 @@ class NewGrant(NewCap):
             max_epsilon=most,
             expires_at=self.expires,
             decide_within=self.decide_within,
+            publish=self.publish is not None,
         )

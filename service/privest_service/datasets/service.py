@@ -1,6 +1,6 @@
 """Datasets and grants: found, shared, deleted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import prod
 
@@ -21,7 +21,7 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Limits
 from privest_service.problems import Forbidden, GrantRefuses, Invalid, NotFound
-from privest_service.security.models import Owner
+from privest_service.security.models import Analyst, Owner
 from privest_service.security.principals import Principal
 
 DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
@@ -170,14 +170,29 @@ def put_grant(
         session.add(grant)
     elif grant.revoked_at is not None:
         grant.revoked_at, grant.created_at = None, now()
-    new = new or Terms.of(grant) != terms
+    changed = new or Terms.of(grant) != terms
     terms.put_into(grant)
     subject = grant_subject(dataset.id, analyst_id)
     account = ledger.ensure_account(session, dataset.owner_id, "analyst", subject)
-    if ledger.set_cap(session, account.id, cap) or new:
-        details = {"analyst": analyst_id, **cap.told(), **terms.told()}
-        acts.record(session, dataset.owner_id, "grant.made", subject=dataset.id, details=details)
+    former = ledger.set_cap(session, account.id, cap)
+    # With the name, so that what pages call the analyst can be held against what the owner was told then.
+    who = {"analyst": analyst_id, "analyst_name": session.get_one(Analyst, analyst_id).name}
+    if former is not None and not new:
+        _tell_cap(session, dataset, former, cap, who)
+    if changed:
+        kind, details = ("grant.made", cap.told()) if new else ("grant.changed", {})
+        told = {**who, **details, **terms.told()}
+        acts.record(session, dataset.owner_id, kind, subject=dataset.id, details=told)
     return grant
+
+
+def _tell_cap(
+    session: Session, dataset: Dataset, former: Limits, cap: Limits, who: Mapping[str, str] | None = None
+) -> None:
+    """Record that a cap was changed, from what to what: a dataset's, or that of somebody's grant on it."""
+    before = {f"{name}_before": amount for name, amount in former.told().items()}
+    details = {**(who or {}), **cap.told(), **before}
+    acts.record(session, dataset.owner_id, "cap.set", subject=dataset.id, details=details)
 
 
 def require_grant(
@@ -244,8 +259,8 @@ def put_cap(session: Session, dataset: Dataset, cap: Limits) -> None:
         Invalid: more than the cap is spent already.
     """
     account = ledger.ensure_account(session, dataset.owner_id, "dataset", dataset.lineage)
-    if ledger.set_cap(session, account.id, cap):
-        acts.record(session, dataset.owner_id, "cap.set", subject=dataset.id, details=cap.told())
+    if (former := ledger.set_cap(session, account.id, cap)) is not None:
+        _tell_cap(session, dataset, former, cap)
 
 
 def grant_subject(dataset_id: str, analyst_id: str) -> str:

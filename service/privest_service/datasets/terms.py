@@ -28,6 +28,7 @@ class Terms:
         max_epsilon: the most that one question may cost, as ε at the budget's δ, in 1e-9; None for no limit.
         expires_at: when the grant ends by itself.
         decide_within: hours after which a request ends by itself; None for the service's own.
+        publish: whether the analyst may publish what it is answered for others to read.
     """
 
     approval: bool = False
@@ -36,13 +37,20 @@ class Terms:
     max_epsilon: int | None = None
     expires_at: datetime | None = None
     decide_within: int | None = None
+    publish: bool = False
 
     @classmethod
     def of(cls, grant: Grant) -> "Terms":
         """The terms of a grant as it is stored."""
         kinds = None if grant.kinds is None else tuple(_KINDS.validate_json(grant.kinds))
         return cls(
-            grant.approval, grant.purpose, kinds, grant.max_epsilon, grant.expires_at, grant.decide_within
+            approval=grant.approval,
+            purpose=grant.purpose,
+            kinds=kinds,
+            max_epsilon=grant.max_epsilon,
+            expires_at=grant.expires_at,
+            decide_within=grant.decide_within,
+            publish=grant.publish,
         )
 
     def told(self) -> dict[str, JsonValue]:
@@ -54,6 +62,7 @@ class Terms:
             "max_epsilon": None if self.max_epsilon is None else as_number(self.max_epsilon, EPSILON),
             "expires": None if self.expires_at is None else self.expires_at.isoformat(),
             "decide_within": self.decide_within,
+            "publish": "allowed" if self.publish else None,
         }
         return {name: value for name, value in told.items() if value is not None}
 
@@ -62,7 +71,7 @@ class Terms:
         grant.approval, grant.purpose = self.approval, self.purpose
         grant.kinds = None if self.kinds is None else _KINDS.dump_json(list(self.kinds)).decode()
         grant.max_epsilon, grant.expires_at = self.max_epsilon, self.expires_at
-        grant.decide_within = self.decide_within
+        grant.decide_within, grant.publish = self.decide_within, self.publish
 
 
 def has_ended(grant: Grant) -> bool:

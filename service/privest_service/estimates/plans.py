@@ -92,7 +92,9 @@ def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) 
     try:
         plan = partial(estimator.plan, estimator.spec.of(options))
         if len(about) == 1:
-            return plan(*about[0])
+            alone = plan(*about[0])
+            federation.require_owners(alone, 1)
+            return alone
         shapes, targets = zip(*about, strict=True)
         return federation.plan(plan, shapes, targets)
     except ArithmeticError:

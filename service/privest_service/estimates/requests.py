@@ -14,13 +14,13 @@ from sqlalchemy.orm import Session
 from privest_service import acts
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
-from privest_service.datasets.models import Grant
+from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.terms import has_ended, require_terms
 from privest_service.estimates.plans import can_run, stored_plan
 from privest_service.estimates.reservation import Access, concerned_by, debits_of, held
 from privest_service.estimates.room import account_room
 from privest_service.jobs import service as jobs
-from privest_service.jobs.models import Decision, Job
+from privest_service.jobs.models import Decision, Job, Transition
 from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
 from privest_service.ledger.mechanisms import mechanism
@@ -95,7 +95,9 @@ def decide(session: Session, caller: Principal, job_id: str, verdict: Verdict, r
         acts.because(reason)
     kind = "question.approved" if decision.approved else "question.denied"
     asked = {"analyst": own.submitter_id, "dataset": own.dataset_id, "estimate": own.kind}
-    acts.record(session, own.owner_id, kind, subject=own.id, details={"decision": decision.id, **asked})
+    # An act may have a reason of its own, which is for the record alone.
+    told = {"decision": decision.id, "reasoned": reason is not None, **asked}
+    acts.record(session, own.owner_id, kind, subject=own.id, details=told)
     if verdict == "deny":
         jobs.move(session, Job.id == whole.id, "requested", "denied")
     else:
@@ -200,6 +202,21 @@ def decided_by(
         theirs = theirs.where(jobs.before(last))
     rows = session.execute(theirs.order_by(Job.created_at.desc(), Job.id.desc()).limit(most)).all()
     return [(job, decision) for job, decision in rows]
+
+
+def ended_with(session: Session, job: Job) -> Literal["grant", "dataset"] | None:
+    """What was withdrawn from an analyst, so that a question of its ended with it; None for nothing known.
+
+    A grant that was given anew since is none, and a part of a question may have ended with another owner's.
+    """
+    ended = session.get(Transition, (job.part_of or job.id, job.state))
+    if ended is None or job.dataset_id is None or job.state not in ("withdrawn", "voided"):
+        return None
+    dataset = session.get(Dataset, job.dataset_id)
+    grant = session.get(Grant, (job.dataset_id, job.submitter_id))
+    if dataset and dataset.deleted_at and dataset.deleted_at <= ended.at:
+        return "dataset"
+    return "grant" if grant and grant.revoked_at and grant.revoked_at <= ended.at else None
 
 
 def _held_job(session: Session, job_id: str) -> Job:

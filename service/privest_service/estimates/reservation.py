@@ -1,13 +1,15 @@
 """A planned question becomes a charged job, with its key and all debits in one transaction, or nothing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, get_args
 
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Federated, Part, Plan
+from privest_service import acts
+from privest_service.acts import Actor
 from privest_service.database.tables import new_id
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset, Grant
@@ -19,7 +21,7 @@ from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
-from privest_service.ledger.mechanisms import mechanism
+from privest_service.ledger.mechanisms import asked_for, mechanism
 from privest_service.ledger.models import Account, Mechanism
 from privest_service.ledger.units import Charge
 from privest_service.security.models import Owner
@@ -54,6 +56,8 @@ class EstimateCommand:
     request: EstimateRequest
     key: str
     digest: str
+    actor: Actor = field(default_factory=lambda: acts.present().actor)
+    """Whoever sends it, which the job and its charges tell of: a command is made where it arrives."""
 
 
 def replay(session: Session, ask: EstimateCommand) -> Answer | None:
@@ -154,6 +158,8 @@ def jobs_of(
             id=new_id("job"),
             kind=question.kind.name,
             submitter_id=ask.caller.id,
+            person=ask.actor.person,
+            through=ask.actor.through,
             spec_digest=digest,
             plan=plan,
             dummy=question.dummy,
@@ -206,7 +212,8 @@ def debits_of(
         own = {"owner": "", **subjects}
         by_scope = {a.scope: a for a in accounts if a.owner_id == owner.id and own.get(a.scope) == a.subject}
         theirs = [by_scope[scope] for scope in get_args(ledger.Scope) if scope in by_scope]
-        debits.append(charges.Debits(each, theirs, [charge] * len(theirs), why))
+        told = asked_for(why, each.person, each.through)
+        debits.append(charges.Debits(each, theirs, [charge] * len(theirs), told))
     return debits
 
 

@@ -247,6 +247,7 @@ class PartView(BaseModel):
 
     dataset: str
     weight: Annotated[float, Field(description="of its gate's answers, by public facts")]
+    answers: Annotated[int, Field(description="noisy sums that its gate releases, in its turns alone")]
     privacy: Privacy
 
 
@@ -292,9 +293,9 @@ class JobView(BaseModel):
     charges: list[ChargeView]
     receipt: Annotated[Receipt | None, Field(description="once the job is committed")] = None
     reused: bool
-    tag: Annotated[
-        str | None, Field(description="words of whoever asked, where the job was first asked for")
-    ] = None
+    tag: Annotated[str | None, Field(description="words of whoever asked first for this job")] = None
+    person: Annotated[str | None, Field(description="who asked by a token, or by a key of one")] = None
+    through: Annotated[str | None, Field(description="service account that asked for this person")] = None
     dummy: Annotated[bool, Field(description="answered from synthetic rows, and charged to nobody")] = False
     approval: Annotated[
         ApprovalView | None, Field(description="null where nobody had to approve the question")
@@ -388,6 +389,7 @@ class PlanView(BaseModel):
         list[PartView],
         Field(description="of a question on several, whose `privacy` covers all of them"),
     ]
+    may_leave: MayLeave = 0
     second_opinion: Annotated[
         SecondOpinion | None, Field(description="null where no worker could be asked for it")
     ]

@@ -137,6 +137,8 @@ def _view(
         receipt=receipt,
         reused=reused,
         tag=job.tag,
+        person=job.person,
+        through=job.through,
         dummy=job.dummy,
         approval=None if job.decide_by is None else ApprovalView(decide_by=job.decide_by),
     )
@@ -244,9 +246,15 @@ def plan_view(question: ResolvedQuery, plan: Plan, opinion: SecondOpinion | None
         expected_error=asdict(plan.expected_error),
         finding=asdict(found) if (found := plan.finding) else None,
         parts=[
-            PartView(dataset=subject.dataset_id, weight=weight, privacy=privacy_of(part))
+            PartView(
+                dataset=subject.dataset_id,
+                weight=weight,
+                answers=sum(release.count for release in part.releases),
+                privacy=privacy_of(part),
+            )
             for subject, weight, part in parts
         ],
+        may_leave=question.may_leave,
         second_opinion=opinion,
     )
 

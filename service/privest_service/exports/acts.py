@@ -1,15 +1,14 @@
 """Checks of chains of acts, one of each owner and one of the service."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from privest_service.exports.chains import Chain, Links, faults_of_link
 from privest_service.exports.keys import Trusted
 from privest_service.exports.lines import ActLine, Heads
+from privest_service.exports.tables import details_of
 
 
 @dataclass
@@ -45,15 +44,15 @@ class Acts:
         if line.kind == "question.denied" and line.subject is not None:
             self.denied.add(line.subject)
         if line.kind in ("budget.renewed", "budget.raised"):
-            window = _details(line).get("window")
+            window = details_of(line).get("window")
             self.limits[line.chain, window if isinstance(window, int) else 0] += 1
-        elif line.kind == "budget.rules" and _details(line).get("promise") == "lifetime":
+        elif line.kind == "budget.rules" and details_of(line).get("promise") == "lifetime":
             self.divided.add(line.chain)
 
     def faults_of_windows(self, accounts: Iterable[Chain]) -> Iterator[str]:
         """Tell which windows and limits of owners' budgets no act tells of, and the other way round."""
         found = {
-            (each.stated.owner, each.stated.window): each.limits_set
+            (each.stated.owner, each.stated.window): len(each.entered)
             for each in accounts
             if each.stated.scope == "owner" and each.stated.owner in self.chains
         }
@@ -91,12 +90,3 @@ class Acts:
             if told[0].acts is not None:
                 for owner in sorted(owners - self.chains.keys()):
                     yield f"there are no acts of {owner}"
-
-
-def _details(line: ActLine) -> dict[str, Any]:
-    """What an act tells of besides; nothing where that is no JSON object."""
-    try:
-        found = json.loads(line.details)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -38,8 +38,8 @@ class Chain(Links):
     stated: AccountLine
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(AMOUNTS, 0))
     limits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(AMOUNTS, 0))
-    limits_set: int = 0
-    """How often limits were entered."""
+    entered: list[dict[str, int]] = field(default_factory=list[dict[str, int]])
+    """All limits that were entered, the present ones last."""
     queries: int = 0
     open: dict[str, Charge] = field(default_factory=dict[str, Charge])
     """Debits that were not voided, by job."""
@@ -55,7 +55,7 @@ def faults_of_entry(
     amounts = Charge(line.epsilon, line.delta, line.mu_squared, line.slack)
     if line.kind == "limit":
         chain.limits = {name: getattr(amounts, name) for name in AMOUNTS}
-        chain.limits_set += 1
+        chain.entered.append(chain.limits)
         yield from _sums_after(chain, line)
         return
     for name in AMOUNTS:

@@ -8,7 +8,8 @@ from sqlalchemy.orm import Session
 
 from privest_service.acts.models import Act, ActChain
 from privest_service.database import now
-from privest_service.datasets.models import Dataset
+from privest_service.datasets.models import Dataset, Grant
+from privest_service.datasets.terms import Terms
 from privest_service.exports.lines import (
     ACT_FIELDS,
     SHARED,
@@ -18,11 +19,13 @@ from privest_service.exports.lines import (
     Digest,
     End,
     EntryLine,
+    GrantLine,
     Head,
     Heads,
     JobLine,
     Line,
     MechanismLine,
+    NameLine,
     ReceiptLine,
     to_sign,
 )
@@ -30,6 +33,7 @@ from privest_service.jobs.models import Decision, Job
 from privest_service.ledger.entries import AMOUNTS
 from privest_service.ledger.models import Account, Entry, Mechanism
 from privest_service.ledger.receipts import Receipt, digest_of_plan
+from privest_service.security.models import Analyst, Owner
 from privest_service.security.service import require_owner
 from privest_service.signing import Signer, signer_of
 
@@ -87,18 +91,28 @@ def _all_lines(session: Session, owner_id: str | None) -> Iterator[Line]:
     for chain in chains:
         yield from _acts(session, chain)
     asked_by_owner = case((Job.part_of.is_(None), Job.submitter_id == Job.owner_id))
+    yield from _tables(session, owner_id)
     requested, approval = Job.decide_by.is_not(None), case((Decision.approved, Decision.id))
-    jobs = select(Job.id, Job.state, asked_by_owner, Job.plan, requested, approval)
+    jobs = select(Job.id, Job.state, asked_by_owner, Job.plan, requested, approval, Decision.reason)
+    jobs = jobs.add_columns(Job.person, Job.through)
     jobs = jobs.outerjoin(Decision, Decision.job_id == Job.id).where(Job.owner_id.is_not(None), ~Job.dummy)
     jobs = jobs.order_by(Job.created_at, Job.id)
     if owner_id is not None:
         jobs = jobs.where(Job.owner_id == owner_id)
     found = session.execute(jobs.execution_options(yield_per=_PLANS_AT_ONCE))
-    for job, state, by_owner, plan, asked, approved in found:
+    for job, state, by_owner, plan, asked, approved, reason, person, through in found:
         known: Any = state
         digest = digest_of_plan(plan) if state == "committed" else None  # as its receipt tells it
         yield JobLine(
-            job=job, state=known, asked_by_owner=by_owner, plan=digest, requested=asked, approval=approved
+            job=job,
+            state=known,
+            asked_by_owner=by_owner,
+            plan=digest,
+            requested=asked,
+            approval=approved,
+            reason=reason,
+            person=person,
+            through=through,
         )
     for column in (Job.receipt, Job.analyst_receipt):
         receipts = select(column).where(column.is_not(None)).order_by(Job.created_at, Job.id)
@@ -108,6 +122,26 @@ def _all_lines(session: Session, owner_id: str | None) -> Iterator[Line]:
             if text is not None:
                 yield ReceiptLine(receipt=Receipt.model_validate_json(text))
     yield heads(signer_of(session), accounts, chains)
+
+
+def _tables(session: Session, owner_id: str | None) -> Iterator[NameLine | GrantLine]:
+    """What tables call an owner, its datasets and its analysts now, and what its grants say."""
+    grants = select(Grant).join(Dataset).order_by(Grant.dataset_id, Grant.analyst_id)
+    owners, datasets, analysts = select(Owner), select(Dataset).where(~Dataset.ephemeral), select(Analyst)
+    if owner_id is not None:
+        grants, owners = grants.where(Dataset.owner_id == owner_id), owners.where(Owner.id == owner_id)
+        datasets = datasets.where(Dataset.owner_id == owner_id)
+        analysts = analysts.where(Analyst.id.in_(grants.with_only_columns(Grant.analyst_id).order_by(None)))
+    for named in (owners.order_by(Owner.id), datasets.order_by(Dataset.id), analysts.order_by(Analyst.id)):
+        for each in session.scalars(named.execution_options(yield_per=_AT_ONCE)):
+            yield NameLine(id=each.id, name=each.name)
+    for grant in session.scalars(grants.execution_options(yield_per=_AT_ONCE)):
+        yield GrantLine(
+            dataset=grant.dataset_id,
+            analyst=grant.analyst_id,
+            terms=Terms.of(grant).told(),
+            revoked=grant.revoked_at is not None,
+        )
 
 
 def write_out(session: Session, owner_id: str, file: IO[bytes], form: Form = "jsonl") -> None:

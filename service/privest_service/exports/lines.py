@@ -1,4 +1,4 @@
-"""The lines of an exported ledger: accounts, mechanisms, entries, acts, jobs, receipts, heads, and an end."""
+"""The lines of an exported ledger: accounts and entries, acts, what tables say, jobs, receipts, the end."""
 
 import hashlib
 import json
@@ -8,9 +8,9 @@ from html import unescape
 from typing import Annotated, Literal
 
 import rfc8785
-from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
+from pydantic import AwareDatetime, BaseModel, Field, JsonValue, TypeAdapter
 
-from privest_service.acts.chain import CONTENT
+from privest_service.acts.chain import CONTENT, WHERE_TOLD
 from privest_service.ledger.models import Entry
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import Composition
@@ -87,6 +87,8 @@ class ActLine(BaseModel):
     role: str | None
     principal: str | None
     key: str | None
+    person: str | None = None
+    through: str | None = None
     subject: str | None
     reason: str | None
     details: str
@@ -98,8 +100,26 @@ class ActLine(BaseModel):
     signature: str
 
 
-ACT_FIELDS = (*CONTENT, "at", "hash", "signer", "signature")
+ACT_FIELDS = (*CONTENT, *WHERE_TOLD, "at", "hash", "signer", "signature")
 """What an act and its line have in common: everything."""
+
+
+class NameLine(BaseModel):
+    """What tables call an owner, one of its datasets, or an analyst whom it granted one, now."""
+
+    type: Literal["name"] = "name"
+    id: str
+    name: str | None
+
+
+class GrantLine(BaseModel):
+    """What a grant says now besides its cap, as tables tell it: its terms by the names that acts have."""
+
+    type: Literal["grant"] = "grant"
+    dataset: str
+    analyst: str
+    terms: dict[str, JsonValue]
+    revoked: bool
 
 
 class ReceiptLine(BaseModel):
@@ -118,6 +138,8 @@ class JobLine(BaseModel):
         plan: of a committed one, SHA-256 of the plan that is stored; None in exports of before.
         requested: whether its owner had to approve it.
         approval: the id of the decision by which that owner approved it.
+        reason: of the owner's decision, whichever it was, as tables tell it now.
+        person: who asked by a token, and `through` which service account.
     """
 
     type: Literal["job"] = "job"
@@ -129,6 +151,9 @@ class JobLine(BaseModel):
     plan: str | None = None
     requested: bool = False
     approval: str | None = None
+    reason: str | None = None
+    person: str | None = None
+    through: str | None = None
 
 
 class Head(BaseModel):
@@ -183,7 +208,8 @@ def to_sign(line: Heads | End) -> bytes:
     return f"privest ledger {line.type} ".encode() + rfc8785.dumps(content)
 
 
-Line = AccountLine | MechanismLine | EntryLine | ActLine | ReceiptLine | JobLine | Heads | End
+Told = AccountLine | MechanismLine | EntryLine | ActLine | NameLine | GrantLine | ReceiptLine | JobLine
+Line = Told | Heads | End
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type")])
 """Reads a line from JSON."""
 

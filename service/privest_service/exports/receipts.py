@@ -2,12 +2,13 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from privest_service.exports.chains import Chain
 from privest_service.exports.keys import Trusted
 from privest_service.exports.lines import EntryLine, JobLine
+from privest_service.ledger.mechanisms import Asker
 from privest_service.ledger.receipts import Receipt, Statement, signed_by
 
 _UNCHARGED = ("requested", "denied", "expired", "withdrawn")
@@ -19,9 +20,13 @@ Place = tuple[int, int, str]
 
 @dataclass
 class Debits:
-    """The entries that are there, and which of them are debits of which job."""
+    """The entries that are there, which of them are debits of which job, and who asked for it."""
 
     places: set[Place] = field(default_factory=set[Place])
+    told: dict[str, Asker] = field(default_factory=dict[str, Asker])
+    """Who asked, as each mechanism tells it."""
+    askers: defaultdict[str, set[Asker]] = field(default_factory=lambda: defaultdict(set))
+    """Who asked for a job, as its debits are sealed with it."""
     of_job: defaultdict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))
 
     def add(self, line: EntryLine) -> None:
@@ -30,6 +35,7 @@ class Debits:
         self.places.add(place)
         if line.kind == "debit" and line.job is not None:
             self.of_job[line.job].add(place)
+            self.askers[line.job].add(self.told.get(line.mechanism or "", (None, None)))
 
 
 @dataclass
@@ -77,6 +83,7 @@ class Receipts:
         self.by_job[told.job] = {each.commitment for each in told.entries if each.commitment is not None}
         self.by_answer[told.answer].add(told.job)
         yield from self._named(receipt, self.debits.of_job[told.job])
+        yield from self._asked(told, [told.job])
 
     def faults_of_wholes(self) -> Iterator[str]:
         """Tell what is wrong with receipts on jobs on several datasets, once all of their parts were read."""
@@ -108,21 +115,29 @@ class Receipts:
         elif sorted(named) != sorted(debits):
             yield f"the receipt of {job} does not name the debits of its job, each once"
 
+    def _asked(self, told: Statement, charged: Iterable[str]) -> Iterator[str]:
+        """Tell whether a receipt is of somebody else than the charges of its job, or of its parts, are."""
+        who = {(told.person, told.through)}
+        if any(self.debits.askers.get(job, who) != who for job in charged):
+            yield f"the receipt of {told.job} does not name the person for whom its job was charged"
+
     def _whole(self, receipt: Receipt) -> Iterator[str]:
         # Each part's receipt has the digest of this one in place of an answer.
         parts = self.by_answer.get(_sha256(receipt), set())
         yield from self._named(receipt, {place for part in parts for place in self.debits.of_job[part]})
+        yield from self._asked(receipt.statement, parts)
 
     def _commitments(self, receipt: Receipt) -> Iterator[str]:
         job, commitments = receipt.statement.job, set(receipt.statement.commitments)
         if job in self.by_job:
-            fits = commitments == self.by_job[job]
+            fits, parts = commitments == self.by_job[job], {job}
         else:  # of one on several owners' datasets: this ledger may be that of some of them
             parts = self.by_answer.get(_sha256(receipt), set())
             opened = {commitment for part in parts for commitment in self.by_job[part]}
             fits = bool(opened) and opened <= commitments
         if not fits:
             yield f"the analyst's receipt of {job} does not commit to the entries that are there"
+        yield from self._asked(receipt.statement, parts)
 
 
 def _sha256(told: Receipt | Statement) -> str:
@@ -142,12 +157,14 @@ class Jobs:
     """Jobs that had to be approved, and were not."""
     approvals: dict[str, str] = field(default_factory=dict[str, str])
     """The id of the decision by which a job was approved, by job."""
+    askers: dict[str, Asker] = field(default_factory=dict[str, Asker])
+    """Who asked, by job."""
 
     def take(self, line: JobLine) -> Iterator[str]:
         """Take a job's state, and tell if it was told before."""
         if line.job in self.states:
             yield f"job {line.job} is told twice"
-        self.states[line.job] = line.state
+        self.states[line.job], self.askers[line.job] = line.state, (line.person, line.through)
         if line.plan is not None:
             self.plans[line.job] = line.plan
         if line.asked_by_owner is False:
@@ -178,6 +195,9 @@ class Jobs:
     def faults(self) -> Iterator[str]:
         """A job has a receipt if it was committed. Of one on several datasets only the parts are told."""
         there = self.receipts
+        for job, asker in self.askers.items():
+            if there.debits.askers.get(job, {asker}) != {asker}:
+                yield f"job {job} is told to be of somebody else than the person for whom it was charged"
         for job, state in self.states.items():
             if (state == "committed") != (job in there.statements):
                 yield f"job {job} is {state} and has {'a' if job in there.statements else 'no'} receipt"

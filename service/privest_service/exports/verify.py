@@ -21,11 +21,13 @@ from privest_service.exports.lines import (
     Line,
     MechanismLine,
     ReceiptLine,
+    Told,
     read,
     to_sign,
 )
 from privest_service.exports.receipts import Debits, Jobs, Place, Receipts
-from privest_service.ledger.mechanisms import cost_again
+from privest_service.exports.tables import Tables
+from privest_service.ledger.mechanisms import Asker, cost_again, who_asked
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import Charge
 
@@ -40,6 +42,8 @@ class Report:
     """Jobs that were answered. Each has a receipt for its owner, and one more for whoever else asked."""
     receipts: int = 0
     acts: int = 0
+    unsealed: list[str] = field(default_factory=list[str])
+    """Names, terms and reasons that tables tell and no act does."""
     faults: list[str] = field(default_factory=list)
     faulty: set[int] = field(default_factory=set[int])
     """Accounts with faults."""
@@ -66,8 +70,8 @@ def verify(
 
     Args:
         lines: of a database or of an export.
-        keys: that it may be signed with, as `Trusted` reads them. They must come from elsewhere: a key that
-            came with the lines proves nothing.
+        keys: that it may be signed with, as `Trusted` reads them, and from elsewhere: one that came with the
+            lines proves nothing.
         kept: heads that were published earlier; chains must still go through them.
         shown: receipts that analysts hold; what they commit to must be there.
 
@@ -76,24 +80,25 @@ def verify(
     """
     report, known = Report(), trusted(keys)
     chains, costs, ends = dict[int, Chain](), dict[str, Charge | str](), list[Heads]()
-    published, debits = _published(kept, known), Debits()
+    published, debits, tables = _published(kept, known), Debits(), Tables()
     acts, receipts = Acts(known, published), Receipts(debits, known)
     jobs = Jobs(receipts)
     for line in _up_to_the_end(lines, known, report):
+        tables.take(line)
         if isinstance(line, AccountLine):
             report.begin(line)
             if line.account in chains:
                 report.blame(line.account, ["it is there twice"])
             chains[line.account] = Chain(stated=line, published=published.get(line.account, []))
         elif isinstance(line, MechanismLine):
-            costs[line.digest] = _cost(line)
+            costs[line.digest], debits.told[line.digest] = _cost(line), _asker(line)
         elif isinstance(line, EntryLine):
             report.entries += 1
             if (chain := chains.get(line.account)) is None:
                 report.blame(line.account, ["it has entries"])
-                continue
-            debits.add(line)
-            report.blame(line.account, faults_of_entry(chain, line, known, costs))
+            else:
+                debits.add(line)
+                report.blame(line.account, faults_of_entry(chain, line, known, costs))
         elif isinstance(line, ActLine):
             report.acts += 1
             report.faults.extend(acts.faults_of(line))
@@ -103,20 +108,19 @@ def verify(
         elif isinstance(line, JobLine):
             report.answers += line.state == "committed"
             report.faults.extend(jobs.take(line))
-        else:
+        elif isinstance(line, ReceiptLine):
             report.receipts += 1
             report.faults.extend(receipts.faults_of(line.receipt))
     for number, chain in chains.items():
-        report.blame(number, faults_of_end(chain))
-        report.blame(number, jobs.faults_of(chain, acts.denied))
-    report.faults.extend((*jobs.faults(), *receipts.faults_of_wholes()))
-    report.faults.extend(_ends(ends, chains))
-    report.faults.extend(acts.faults_of_ends(ends, {chain.stated.owner for chain in chains.values()}))
-    report.faults.extend(acts.faults_of_approvals(jobs.approvals))
-    report.faults.extend(acts.faults_of_windows(chains.values()))
-    for earlier in kept:
-        there = _heads(earlier, known, debits.places, acts)
-        report.faults.extend(f"as published {earlier.at}: {it}" for it in there)
+        report.blame(number, (*faults_of_end(chain), *jobs.faults_of(chain, acts.denied)))
+    owners = {chain.stated.owner for chain in chains.values()}
+    report.faults.extend((*jobs.faults(), *receipts.faults_of_wholes(), *_ends(ends, chains)))
+    report.faults.extend((*acts.faults_of_ends(ends, owners), *acts.faults_of_approvals(jobs.approvals)))
+    report.faults.extend((*acts.faults_of_windows(chains.values()), *tables.faults()))
+    report.faults.extend(tables.faults_of_caps(chains.values(), acts.chains))
+    report.unsealed.extend(tables.unsealed())
+    there = ((earlier.at, it) for earlier in kept for it in _heads(earlier, known, debits.places, acts))
+    report.faults.extend(f"as published {at}: {fault}" for at, fault in there)
     report.faults.extend(fault for receipt in shown for fault in receipts.faults_of_shown(receipt))
     return report
 
@@ -147,9 +151,15 @@ def _cost(line: MechanismLine) -> Charge | str:
         return "does not keep what it promises"
 
 
-def _up_to_the_end(
-    lines: Iterable[Line], keys: dict[str, Trusted], report: Report
-) -> Iterator[AccountLine | MechanismLine | EntryLine | ActLine | ReceiptLine | JobLine | Heads]:
+def _asker(line: MechanismLine) -> Asker:
+    """Who asked, as a mechanism tells it; nobody where it is none, of which its cost tells."""
+    try:
+        return who_asked(line.content)
+    except ValueError:
+        return None, None
+
+
+def _up_to_the_end(lines: Iterable[Line], keys: dict[str, Trusted], report: Report) -> Iterator[Told | Heads]:
     """All lines but the end, which has to be the last one."""
     digest, ended = Digest(), False
     for line in lines:

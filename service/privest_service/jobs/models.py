@@ -34,6 +34,7 @@ class Job(Base):
 
     `receipt` names the entries of the ledger and is for the owner who was charged; `analyst_receipt` only
     commits to them and is for the analyst who asked. `tag` is words of whoever asked, as they were sent.
+    `person` and `through` tell who asked by a token, and which service account asked for this person.
     """
 
     __tablename__ = "jobs"
@@ -53,6 +54,8 @@ class Job(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     kind: Mapped[str] = mapped_column(String(40))
     submitter_id: Mapped[str] = mapped_column(String(40))
+    person: Mapped[str | None] = mapped_column(String(255))
+    through: Mapped[str | None] = mapped_column(String(40))
     part_of: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)
     place: Mapped[int | None] = mapped_column(Integer)
     owner_id: Mapped[str | None] = mapped_column(ForeignKey("owners.id"))

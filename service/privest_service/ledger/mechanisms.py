@@ -15,6 +15,9 @@ from privest_service.ledger.models import Mechanism
 from privest_service.ledger.units import Charge
 
 _LIBRARIES = ("privest", "numpy", "scipy", "randomgen", "python-flint")
+Asker = tuple[str | None, str | None]
+"""A person, and the service account that asked for this person; None where there was none."""
+
 _RELEASES: TypeAdapter[tuple[Release, ...]] = TypeAdapter(tuple[Release, ...])
 
 
@@ -35,6 +38,33 @@ def mechanism(
         }
     )
     return Mechanism(digest=hashlib.sha256(content).hexdigest(), content=content.decode())
+
+
+def asked_for(mechanism: Mechanism, person: str | None, through: str | None) -> Mechanism:
+    """Write into a mechanism who asked, so that the charge's seal tells of the person and the account.
+
+    Args:
+        mechanism: what a charge is for.
+        person: whose token, or whose token's key, asked; None where none did, which is not written.
+        through: the service account that asked for this person.
+    """
+    who = {name: told for name, told in (("person", person), ("through", through)) if told is not None}
+    if not who:
+        return mechanism
+    content = rfc8785.dumps({**json.loads(mechanism.content), "asked_by": who})
+    return Mechanism(digest=hashlib.sha256(content).hexdigest(), content=content.decode())
+
+
+def who_asked(content: str) -> Asker:
+    """Who asked, as a mechanism tells it; nobody where it does not. Raises ValueError: it is no mechanism."""
+    try:
+        told = json.loads(content).get("asked_by", {})
+        person, through = told.get("person"), told.get("through")
+    except (AttributeError, RecursionError):
+        raise ValueError("this is no mechanism") from None
+    if not all(isinstance(each, str | None) for each in (person, through)):
+        raise ValueError("a person and an account have names")
+    return person, through
 
 
 def cost_again(content: str) -> Charge:

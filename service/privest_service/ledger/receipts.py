@@ -53,6 +53,8 @@ class Statement(BaseModel):
         entries: of an owner's receipt; empty in an analyst's.
         commitments: of an analyst's receipt, one for each entry, sorted; see `ReceiptEntry.commitment`.
         approvals: ids of the decisions by which owners approved the question; empty where none was needed.
+        person: who asked, as the identity provider calls this person; left out where no token told of one.
+        through: the service account that asked for this person.
     """
 
     job: str
@@ -62,6 +64,8 @@ class Statement(BaseModel):
     entries: list[ReceiptEntry]
     commitments: Annotated[list[str], Field(exclude_if=_absent)] = []
     approvals: Annotated[list[str], Field(exclude_if=_absent)] = []
+    person: Annotated[str | None, Field(exclude_if=_absent)] = None
+    through: Annotated[str | None, Field(exclude_if=_absent)] = None
     plan: str
     answer: str
     at: str
@@ -91,6 +95,8 @@ def receipt_of(
         adjacency="replace-one",
         entries=list(entries),
         approvals=list(approvals),
+        person=job.person,
+        through=job.through,
         plan=digest_of_plan(job.plan),
         answer=_sha256(answer),
         at=now().isoformat(timespec="microseconds"),

@@ -180,6 +180,8 @@ class EntryView(BaseModel):
     estimate: str | None
     dataset: str | None
     submitter: str | None
+    person: Annotated[str | None, Field(description="who asked by a token, or by a key of one")] = None
+    through: Annotated[str | None, Field(description="service account that asked for this person")] = None
     state: str | None
     epsilon: float
     delta: float

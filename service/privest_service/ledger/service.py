@@ -13,7 +13,7 @@ from privest_service.ledger.entries import AMOUNTS, SUMS_AFTER, limits_of
 from privest_service.ledger.models import Account, WindowRules
 from privest_service.ledger.units import Charge, Limits
 from privest_service.notices import service as notices
-from privest_service.problems import AccountFrozen, Invalid, NotFound, WindowReplaced
+from privest_service.problems import AccountFrozen, Fault, Invalid, NotFound, WindowReplaced
 from privest_service.security.models import Owner
 
 Scope = Literal["owner", "dataset", "analyst"]
@@ -122,30 +122,35 @@ def raise_limits(session: Session, account_id: int, limits: Limits) -> None:
         raise Invalid("This budget is promised for all of its windows together. It can not be raised.")
     old, new = _as_charge(limits_of(account)), _as_charge(limits)
     if any(getattr(new, name) < getattr(old, name) for name in AMOUNTS):
-        raise Invalid("A budget can be raised but not lowered. Freeze it to stop further queries.")
+        rule = "can be raised but not lowered: freeze the budget to stop further queries"
+        lower = [name for name in ("epsilon", "delta") if getattr(new, name) < getattr(old, name)]
+        raise Invalid(
+            "A budget can be raised but not lowered. Freeze it to stop further queries.",
+            faults=[Fault(location=name, rule=rule) for name in lower],
+        )
     _set(account, "limit", new)
     entries.append(session, [account], "limit", None, None, [new])
     details = {**limits.told(), "window": account.window}
     acts.record(session, account.owner_id, "budget.raised", subject=account.owner_id, details=details)
 
 
-def set_cap(session: Session, account_id: int, limits: Limits) -> bool:
+def set_cap(session: Session, account_id: int, limits: Limits) -> Limits | None:
     """Replace a cap's limits, by higher or lower ones: what was spent before counts.
 
-    Returns whether they were others.
+    Returns the former ones; None where these are the same.
 
     Raises:
         Invalid: more is spent already.
     """
     account = entries.locked(session, account_id)
-    if limits_of(account) == limits:
-        return False
+    if (former := limits_of(account)) == limits:
+        return None
     new = _as_charge(limits)
     if any(getattr(account, f"{name}_spent") > getattr(new, name) for name in limits.counted):
         raise Invalid("More than this cap is spent already. Choose a higher cap.")
     _set(account, "limit", new)
     entries.append(session, [account], "limit", None, None, [new])
-    return True
+    return former
 
 
 def set_frozen(session: Session, owner_id: str, frozen: bool, *, by: Freezer) -> None:

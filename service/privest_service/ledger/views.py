@@ -202,6 +202,8 @@ def _view(entry: Entry, job: Job | None) -> EntryView:
         estimate=job.kind if job else None,
         dataset=job.dataset_id if job else None,
         submitter=job.submitter_id if job else None,
+        person=job.person if job else None,
+        through=job.through if job else None,
         state=job.state if job else None,
         epsilon=as_number(entry.epsilon, EPSILON),
         delta=as_number(entry.delta, PROBABILITY),

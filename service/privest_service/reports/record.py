@@ -22,9 +22,10 @@ from privest_service.ledger.views import Price
 from privest_service.reports import behind
 from privest_service.reports.formatting import job_state, told_apart
 from privest_service.reports.in_force import End, InForce, ends_of, in_force
-from privest_service.reports.shares import Part, analysts_of, by_analyst, by_dataset
+from privest_service.reports.shares import Part, analysts_of, by_analyst, by_dataset, platforms_of
 from privest_service.reports.who_learned import Learning, who_learned
-from privest_service.reports.words import Told, in_words, of_columns, title
+from privest_service.reports.words import Told, asker, in_words, of_columns, title
+from privest_service.security.models import Analyst
 from privest_service.security.service import require_owner
 
 _AT_ONCE = 500
@@ -243,6 +244,7 @@ def _requests(session: Session, owner_id: str, names: _Names) -> Iterator[Reques
     for job, decision, purpose in session.execute(asked.execution_options(yield_per=_PLANS_AT_ONCE)):
         plan = stored_plan(job.kind, job.plan)
         who, what, dataset = names.asked(job.submitter_id, job.kind, job.dataset_id, job.plan)
+        who = asker(who, job.person, job.through, platforms_of(session, [job.through]))
         yield Request(
             at=job.created_at,
             who=who,
@@ -269,21 +271,26 @@ def _movements(session: Session, owner_id: str, names: _Names) -> Iterator[Movem
     for account in _accounts(session, owner_id):
         setters = behind.limits_set(session, account)
         moved = (
-            select(Entry, Job.kind, Job.submitter_id, Job.dataset_id, Job.plan, Job.state, Decision.at)
+            select(
+                *(Entry, Job.kind, Job.submitter_id, Job.dataset_id, Job.plan, Job.state, Decision.at),
+                *(Job.person, Job.through, Analyst.name),
+            )
             .outerjoin(Job, Job.id == Entry.job_id)
+            .outerjoin(Analyst, Analyst.id == Job.through)
             .outerjoin(Decision, and_(Decision.job_id == Entry.job_id, Decision.approved))
             .where(Entry.account_id == account.id)
             .order_by(Entry.seq)
         )
         limits = limits_of(account)
-        for entry, kind, asker, on, plan, state, approved in session.execute(
+        for entry, kind, submitter, on, plan, state, approved, person, through, platform in session.execute(
             moved.execution_options(yield_per=_PLANS_AT_ONCE)
         ):
             who, what, dataset = ("", _WITHOUT_A_JOB.get(entry.kind, ""), "")
             if entry.kind == "limit":
                 who = setter.who if (setter := next(setters, None)) else ""
             elif entry.job_id is not None:
-                who, what, dataset = names.asked(asker, kind, on, plan)
+                who, what, dataset = names.asked(submitter, kind, on, plan)
+                who = asker(who, person, through, {through: platform} if through else {})
             yield Movement(
                 at=entry.at,
                 window=account.window,

@@ -38,6 +38,8 @@ class ActView(BaseModel):
     role: Annotated[str | None, Field(description="of whoever acted; `service` for the service itself")]
     principal: str | None
     key: Annotated[str | None, Field(description="id of the key, where one was used")]
+    person: Annotated[str | None, Field(description="who acted by a token, or by a key of one")] = None
+    through: Annotated[str | None, Field(description="service account that acted for this person")] = None
     subject: Annotated[str | None, Field(description="id of what it was done to")]
     reason: Annotated[str | None, Field(description="as the caller gave it, with `Privest-Reason`")]
     details: dict[str, Any]

@@ -1,6 +1,6 @@
 """What of a budget each analyst, and each dataset, took."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -97,6 +97,13 @@ def _sums(accounts: Sequence[Account]) -> dict[str, int]:
 def _part_of(whole: Account, key: str, label: str, sums: Mapping[str, int], queries: int) -> Part:
     limits, charge = limits_of(whole), Charge(**sums)
     return Part(key, label, share_of_charge(limits, charge), queries, limits, charge)
+
+
+def platforms_of(session: Session, through: Iterable[str | None]) -> dict[str, str]:
+    """The names of service accounts that asked for others, by their ids."""
+    asked = {each for each in through if each is not None}
+    rows = session.execute(select(Analyst.id, Analyst.name).where(Analyst.id.in_(asked))) if asked else ()
+    return dict(row.tuple() for row in rows)
 
 
 def analysts_of(session: Session, owner_id: str) -> dict[str, str]:

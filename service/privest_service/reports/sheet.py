@@ -112,6 +112,7 @@ def _verified(verdict: Verdict) -> Iterator[_Row]:
     yield from (
         {"Section": "fault", "Number": place, "Details": fault} for place, fault in enumerate(found.faults, 1)
     )
+    yield from ({"Section": "no seal covers", "Details": each} for each in found.unsealed)
 
 
 def _summed(summary: Summary) -> Iterator[_Row]:

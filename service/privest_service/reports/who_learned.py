@@ -1,6 +1,7 @@
 """Who learned what, and when: a row for each person, data and kind of estimate, from the ledger's tallies."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
@@ -8,14 +9,15 @@ from math import ceil
 from sqlalchemy import Float, case, cast, func, select
 from sqlalchemy.orm import Session
 
-from privest_service.datasets.models import Dataset
+from privest_service.datasets.models import Dataset, Grant
+from privest_service.jobs.models import Job
 from privest_service.ledger.entries import AMOUNTS
 from privest_service.ledger.models import Account, Tally
 from privest_service.ledger.service import limits_of
 from privest_service.ledger.units import Charge
 from privest_service.ledger.views import chance_of_guessing, share_of_charge
 from privest_service.reports.formatting import name_of_all, told_apart
-from privest_service.reports.words import title
+from privest_service.reports.words import of_columns, title
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,74 @@ def who_learned(
         )
         for who, lineage, kind, queries, first, latest, since, until, *figures in map(tuple, asked)
     ]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What else there is to tell of somebody's questions about some data.
+
+    Attributes:
+        columns: of a table, in words: of each of the latest questions, those that are equal told once.
+        purposes: of the grants on these data, as they are now.
+    """
+
+    columns: list[str]
+    purposes: list[str]
+
+
+_CHARGED = ("reserved", "claimed", "committed", "failed")
+"""States of questions that are charged."""
+
+LATEST = 3
+"""Questions of one row whose columns are told, the latest of them."""
+
+_LOOKED_AT = 50
+"""Questions of one person that are looked at for these, so that a row costs the same whatever the record."""
+
+
+def asked(session: Session, rows: Sequence[Learning]) -> list[Asked]:
+    """The columns and the purposes of some rows, in their order."""
+    theirs = Dataset.lineage.in_({each.data_id for each in rows})
+    tables, purposes = defaultdict[str, list[str]](list), defaultdict[tuple[str, str], list[str]](list)
+    for lineage, dataset in session.execute(
+        select(Dataset.lineage, Dataset.id).where(theirs, Dataset.kind == "table")
+    ):
+        tables[lineage].append(dataset)
+    for lineage, analyst, purpose in session.execute(
+        select(Dataset.lineage, Grant.analyst_id, Grant.purpose)
+        .join(Grant, Grant.dataset_id == Dataset.id)
+        .where(theirs, Grant.purpose.is_not(None))
+        .order_by(Grant.created_at, Grant.dataset_id)
+    ):
+        purposes[lineage, analyst].append(str(purpose))
+    return [
+        Asked(
+            columns=_columns(session, each, tables[each.data_id]),
+            purposes=list(dict.fromkeys(purposes[each.data_id, each.who_id])),
+        )
+        for each in rows
+    ]
+
+
+def _columns(session: Session, row: Learning, tables: Sequence[str]) -> list[str]:
+    """The columns of the latest questions of a row, if its data are one of these tables."""
+    if not tables:
+        return []
+    # Back from the last one, which an index finds.
+    lately = (
+        select(Job.id)
+        .where(Job.submitter_id == row.who_id, Job.created_at <= row.last)
+        .order_by(Job.created_at.desc())
+        .limit(_LOOKED_AT)
+    )
+    plans = session.scalars(
+        select(Job.plan)
+        .where(Job.id.in_(lately.subquery().select()), Job.kind == row.kind, Job.dataset_id.in_(tables))
+        .where(Job.state.in_(_CHARGED))
+        .order_by(Job.created_at.desc())
+        .limit(LATEST)
+    )
+    return list(dict.fromkeys(of_columns(plan).strip() for plan in plans))
 
 
 def _names(session: Session, lineages: set[str]) -> dict[str, str]:

@@ -39,8 +39,13 @@ _SCOPES = {
 
 _DETAILS = {
     "n": "records",
+    "published_as": "published as",
+    "sql": "whoever has the reading role",
+    "publish": "publishing answers",
     "rows_of": "with the rows of",
     "issued_by": "issued by the key",
+    "asks_for": "asks for people of the client",
+    "asks_for_seconds": "seconds that keys for them may last",
     "expires_at": "ends",
     "expires": "ends",
     "max_epsilon": "most ε of one question",
@@ -54,8 +59,16 @@ _DETAILS = {
 }
 """What details of acts are called by people, where their names do not say it."""
 
+_PLAIN = {"frechet-mean": "mean"}
+"""Kinds of estimates whose term, which the glossary has, is one of statisticians."""
+
+_UNTOLD = ("name", "analyst_name", "reasoned")
+"""Details that are for the verifier: people read the names and the reason elsewhere in the same line."""
+
 _VALUES = {
     ("approval", "required"): "required for each question",
+    ("publish", "allowed"): "allowed",
+    ("sql", "True"): "may read it, by SQL",
     ("promise", "per-window"): "each window",
     ("promise", "lifetime"): "all windows together",
     ("composition", "gdp"): "by what they tell together",
@@ -109,7 +122,9 @@ class Told:
 
 
 def title(kind: str) -> str:
-    """What a kind of estimate is called in a table; one that is no more is called by its name."""
+    """What a kind of estimate is called on pages and in reports: one that is gone, by its name."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
     return ESTIMATORS[kind].title if kind in ESTIMATORS else kind.replace("-", " ")
 
 
@@ -130,6 +145,8 @@ def terms_of(grant: Grant) -> list[str]:
     terms, found = Terms.of(grant), list[str]()
     if terms.approval:
         found.append("each question is approved by the owner")
+    if terms.publish:
+        found.append("answers may be published")
     if terms.purpose:
         found.append(f"for: {terms.purpose}")
     if terms.max_epsilon is not None:
@@ -150,8 +167,12 @@ def in_words(session: Session, acts: Iterable[Act]) -> list[Told]:
 
 def _names(session: Session, read: list[tuple[Act, dict[str, object]]]) -> dict[str, str]:
     """The names of all that acts tell of, by id: of one chain, and so of one owner and its analysts."""
-    told = (id_ for act, details in read for id_ in (act.principal, act.subject, *details.values()))
-    texts = {id_ for id_ in told if isinstance(id_, str)}
+    told = (
+        id_ for act, details in read for id_ in (act.principal, act.through, act.subject, *details.values())
+    )
+    texts = {
+        id_ for each in told for id_ in (each if isinstance(each, list) else [each]) if isinstance(id_, str)
+    }
     found = dict[str, str]()
     for table in (Owner, Analyst, Dataset):
         rows = session.execute(select(table.id, table.name).where(table.id.in_(texts)))
@@ -184,7 +205,9 @@ def named(session: Session, owner_id: str | None, part: str) -> list[str]:
 
 
 def _told(act: Act, details: dict[str, object], names: Mapping[str, str]) -> Told:
-    who = names.get(act.principal or "", _ROLES.get(act.role or "", ""))
+    who = asker(
+        names.get(act.principal or "", _ROLES.get(act.role or "", "")), act.person, act.through, names
+    )
     subject = act.subject or ""
     return Told(
         act.seq,
@@ -199,6 +222,12 @@ def _told(act: Act, details: dict[str, object], names: Mapping[str, str]) -> Tol
     )
 
 
+def asker(who: str, person: str | None, through: str | None, names: Mapping[str, str]) -> str:
+    """Whoever asked or acted, with the name that the identity provider has, and the service account."""
+    told = who if person is None else f"{who} ({person})"
+    return told if through is None else f"{told} through {names.get(through, through)}"
+
+
 def uses_of(scopes: str) -> str:
     """What a key may be used for, in words, of its scopes as they are stored."""
     return ", ".join(_USES.get(scope, scope) for scope in scopes.split())
@@ -208,6 +237,11 @@ def _figure(amount: object) -> str:
     return number(float(str(amount)))
 
 
+def _limit(epsilon: object, delta: object, none: str) -> str:
+    """A limit in words; `none` is what stands for no limit."""
+    return none if epsilon is None else f"ε {_figure(epsilon)} at δ {_figure(delta)}"
+
+
 def _to_the_minute(text: str) -> str:
     """A text as it is, but a moment for machines as one for people."""
     return moment(datetime.fromisoformat(text)) if _MOMENT.match(text) else text
@@ -215,12 +249,12 @@ def _to_the_minute(text: str) -> str:
 
 def _more(details: dict[str, object], names: Mapping[str, str]) -> Iterable[str]:
     """Each detail in words: those that every act may have, then all others by their names."""
-    left = {name: value for name, value in details.items() if name != "name"}
+    left = {name: value for name, value in details.items() if name not in _UNTOLD}
+    if "epsilon_before" in left:
+        former = _limit(left.pop("epsilon_before"), left.pop("delta_before"), "no cap")
+        yield f"from {former} to {_limit(left.pop('epsilon'), left.pop('delta'), 'no cap')}"
     if "epsilon" in left and "delta" in left:
-        epsilon, delta = left.pop("epsilon"), left.pop("delta")
-        yield (
-            "as far as the budget goes" if epsilon is None else f"ε {_figure(epsilon)} at δ {_figure(delta)}"
-        )
+        yield _limit(left.pop("epsilon"), left.pop("delta"), "as far as the budget goes")
     if "estimate" in left:
         yield title(str(left.pop("estimate")))
     if "further" in left:
@@ -238,7 +272,8 @@ def _more(details: dict[str, object], names: Mapping[str, str]) -> Iterable[str]
     if (pace := left.pop("pace", None)) is not None:
         yield f"{_DETAILS['pace']}: {percent(float(str(pace)))}"
     for name, value in left.items():
-        several = ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else value
+        listed = map(str, cast("list[object]", value)) if isinstance(value, list) else None
+        several = value if listed is None else ", ".join(names.get(each, each) for each in listed)
         if several not in (None, ""):
             told = names.get(several) or _to_the_minute(several) if isinstance(several, str) else several
             told = _VALUES.get((name, str(told)), told)

@@ -95,7 +95,7 @@ class Admitting(APIRoute):
             authenticator: Authenticator = parts[Authenticator]
             found = await limiter.recognise(self.identify, authenticator, request)
             request.state.credential, who = found, found.principal.id
-            actor = Actor(found.principal.role, found.principal.id, found.key_id)
+            actor = found.actor
             authenticator.rates.count(found.principal)
             if not self.excuses(found, request):
                 found.must_be_for(*self.needs)
@@ -131,7 +131,10 @@ class Route(Admitting):
     def identify(self, authenticator: Authenticator, request: Request) -> Credential:
         """Find out who calls from the key, or the platform's token, in the Authorization header.
 
+        A service account may add the token of the person for whom it asks (`Privest-On-Behalf-Of`).
+
         Raises:
+            Forbidden: the key may not ask for this person.
             Unauthenticated: there is none, or one that opens nothing.
             TooManyRequests: too many from this address opened nothing.
         """
@@ -140,7 +143,8 @@ class Route(Admitting):
         found = authenticator.identify(given, address_of(request)) if known else None
         if found is None:
             raise Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
-        return found
+        tokens = request.headers.getlist("privest-on-behalf-of")
+        return authenticator.on_behalf_of(found, ",".join(tokens)) if tokens else found
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler, except that JSON is read strictly, and in a thread if it is long."""

@@ -4,22 +4,28 @@ import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from sqlalchemy import bindparam, or_, select
 
 from privest_service.database import Database, now
-from privest_service.security.keys import Role, digest, well_formed
-from privest_service.security.models import Analyst, ApiKey, Owner
-from privest_service.security.principals import Credential, Principal
+from privest_service.problems import Forbidden, Unauthenticated
+from privest_service.security import people
+from privest_service.security.keys import digest, well_formed
+from privest_service.security.models import ApiKey, Person
+from privest_service.security.principals import AsksFor, Credential, Principal
 from privest_service.security.rate_limit import RateLimiter
 from privest_service.security.tokens import Tokens, Told
 
 IS_GOOD = ApiKey.revoked_at.is_(None) & or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > bindparam("now"))
 """Condition on keys: a key is not revoked and has not ended at the moment `now`."""
 
-_BY_DIGEST = select(ApiKey.role, ApiKey.principal_id, ApiKey.scopes, ApiKey.id, ApiKey.expires_at).where(
-    ApiKey.digest == bindparam("digest"), IS_GOOD
-)
+_BY_DIGEST = select(
+    *(ApiKey.role, ApiKey.principal_id, ApiKey.scopes, ApiKey.id, ApiKey.expires_at),
+    *(ApiKey.person, ApiKey.through, ApiKey.client, ApiKey.client_seconds),
+).where(ApiKey.digest == bindparam("digest"), IS_GOOD)
+
+_LEFT = select(Person.subject).where(Person.subject == bindparam("person"), Person.left_at.is_not(None))
 
 _IS_GOOD_YET = select(ApiKey.id).where(ApiKey.id == bindparam("key"), IS_GOOD)
 
@@ -65,8 +71,11 @@ class Authenticator:
 
     def is_good_yet(self, credential: Credential) -> bool:
         """Whether what was good when a request came is so still: some are answered long after."""
-        if credential.key_id is not None:
-            return self.database.first(_IS_GOOD_YET, key=credential.key_id, now=now()) is not None
+        key, person = credential.key_id, credential.person
+        if key is not None and self.database.first(_IS_GOOD_YET, key=key, now=now()) is None:
+            return False
+        if person is not None and self.database.first(_LEFT, person=person) is not None:
+            return False
         return credential.until is None or credential.until > now()
 
     def _is_token(self, given: str) -> bool:
@@ -84,14 +93,54 @@ class Authenticator:
         if found is None:
             return None
         principal = Principal(found.role, found.principal_id)  # pyright: ignore[reportArgumentType]
-        return Credential(principal, frozenset(found.scopes.split()), found.id, found.expires_at)
+        return Credential(
+            principal,
+            frozenset(found.scopes.split()),
+            found.id,
+            found.expires_at,
+            found.person,
+            found.through,
+            None if found.client is None else AsksFor(found.client, found.client_seconds or 0),
+        )
 
     def _of_token(self, told: Told) -> Credential | None:
-        """The owner or analyst of whom a token tells, if there is one."""
-        roles: tuple[tuple[Role, type[Owner | Analyst]], ...] = (("owner", Owner), ("analyst", Analyst))
-        with self.database.read() as session:
-            for role, table in roles:
-                if session.get(table, told.principal_id):
-                    principal = Principal(role, told.principal_id)
-                    return Credential(principal, told.scopes, until=told.until)
-        return None
+        """Whoever a token tells of, if that is somebody here who has not left."""
+        principal = people.principal_of(self.database, told)
+        return principal and Credential(principal, told.scopes, until=told.until, person=told.person)
+
+    def on_behalf_of(self, asking: Credential, token: str) -> Credential:
+        """Return the credential with which a service account asks for the person of a token.
+
+        It is for no more than the account's key and the token both are. Whatever it asks is the person's: the
+        person's grants and caps count, never the account's own.
+
+        Args:
+            asking: the key of the service account.
+            token: that the identity provider issued to this account's client, for the person.
+
+        Raises:
+            Forbidden: the key may not ask for others, or not for the people of this token.
+            Unauthenticated: the token is not good, or the person has left or is no analyst.
+            Unavailable: the identity provider's keys are not to be had.
+        """
+        if asking.asks_for is None or asking.key_id is None:
+            raise Forbidden("This key may not ask for others. The administrator issues one that may.")
+        told = self.tokens.read(token) if self.tokens and self._is_token(token) else None
+        if told is not None and asking.asks_for.client not in told.clients:
+            raise Forbidden("The token in Privest-On-Behalf-Of was issued to another client than this key's.")
+        principal = told and people.principal_of(self.database, told, as_analyst=True)
+        if told is None or principal is None:
+            raise Unauthenticated(
+                "The token in Privest-On-Behalf-Of is of no analyst who is here, or is not good any more.",
+                headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
+            )
+        latest = max(told.until, now() + timedelta(seconds=asking.asks_for.seconds))
+        return Credential(
+            principal,
+            asking.scopes & told.scopes,
+            asking.key_id,
+            min(told.until, asking.until or told.until),
+            told.person,
+            asking.principal.id,
+            issues_until=min(latest, asking.until or latest),
+        )

@@ -16,7 +16,11 @@ from privest_service.security.principals import Credential, Principal
 from privest_service.settings import Settings
 from privest_service.workers.service import Workers
 
-_bearer = HTTPBearer(auto_error=False, description="an API key, or a token of the platform")
+_bearer = HTTPBearer(
+    auto_error=False,
+    description="an API key, or a token of the platform; beside the key of a service account, the header "
+    "`Privest-On-Behalf-Of` brings the token of the person for whom it asks",
+)
 
 
 DatabaseDep = Annotated[Database, running(Database)]

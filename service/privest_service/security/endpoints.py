@@ -7,15 +7,16 @@ from sqlalchemy.orm import Session
 
 from privest_service.database.cursors import CURSOR
 from privest_service.inputs import Id
-from privest_service.problems import Invalid, NotFound, documented
+from privest_service.problems import Forbidden, Invalid, NotFound, documented
 from privest_service.security import service
 from privest_service.security.admission import Revoking, Route
 from privest_service.security.dependencies import DatabaseDep, IssueDep, ManageDep, ReadDep
 from privest_service.security.keys import Role
-from privest_service.security.models import ApiKey
-from privest_service.security.principals import Credential
+from privest_service.security.models import Analyst, ApiKey, Owner
+from privest_service.security.principals import AsksFor, Credential
 from privest_service.security.schemas import (
     AnalystList,
+    AnalystView,
     CreatedAnalyst,
     IssuedKey,
     KeyList,
@@ -23,6 +24,7 @@ from privest_service.security.schemas import (
     NamedView,
     NewAnalyst,
     NewKey,
+    OnBehalfOfView,
     OwnerList,
     PrincipalView,
 )
@@ -42,7 +44,7 @@ def create_analyst(body: NewAnalyst, caller: ManageDep, database: DatabaseDep) -
     """Make an analyst."""
     caller.must_be("admin")
     with database.write() as session:
-        analyst, key = service.create_analyst(session, body.name)
+        analyst, key = service.create_analyst(session, body.name, body.subject)
         return CreatedAnalyst(id=analyst.id, name=analyst.name, key=key)
 
 
@@ -57,12 +59,18 @@ def issued_key(
         Unauthenticated: the issuer has ended meanwhile.
     """
     asked = body or NewKey()
-    if asked.rotate and issuer.key_id is None:
+    if asked.rotate and (issuer.key_id is None or issuer.lent):
         raise Invalid(
             "Only an issued key can be rotated. Send this request with the key that is to be replaced."
         )
+    if asked.on_behalf_of and (issuer.principal.role, role) != ("admin", "analyst"):
+        raise Forbidden("Only the administrator issues a key that asks for others, and to an analyst.")
     scopes, end = issuer.pass_on(asked.scopes, asked.lifetime)
-    record, key = service.issue_key(session, role, principal_id, scopes, end, issuer.key_id)
+    people = asked.on_behalf_of
+    asks_for = (
+        AsksFor(people.client, people.key_seconds) if people else issuer.asks_for if asked.rotate else None
+    )
+    record, key = service.issue_key(session, role, principal_id, scopes, end, issuer, asks_for)
     if asked.rotate:
         service.rotate(session, record)
     return IssuedKey(key=key, **_told(record))
@@ -71,9 +79,26 @@ def issued_key(
 def _listed(session: Session, principal_id: str, limit: int, cursor: str | None) -> KeyList:
     found, following = service.keys_of(session, principal_id, limit=limit, before=cursor)
     return KeyList(
-        keys=[KeyView(created_at=key.created_at, revoked_at=key.revoked_at, **_told(key)) for key in found],
+        keys=[
+            KeyView(
+                created_at=key.created_at,
+                revoked_at=key.revoked_at,
+                person=key.person,
+                through=key.through,
+                on_behalf_of=asked_for(key),
+                **_told(key),
+            )
+            for key in found
+        ],
         next=following,
     )
+
+
+def asked_for(key: ApiKey) -> OnBehalfOfView | None:
+    """The people for whom a key may ask."""
+    if key.client is None:
+        return None
+    return OnBehalfOfView(client=key.client, key_seconds=key.client_seconds or 0)
 
 
 def _told(key: ApiKey) -> dict[str, Any]:
@@ -127,6 +152,11 @@ def _key_routes(role: Role) -> None:
             return _listed(session, holder_id, limit, cursor)
 
 
+def _view(found: Owner | Analyst) -> NamedView:
+    told = {"id": found.id, "name": found.name, "created_at": found.created_at}
+    return AnalystView(**told, subject=found.subject) if isinstance(found, Analyst) else NamedView(**told)
+
+
 def _list_route(role: Role) -> None:
     """Add the call that lists all owners or analysts."""
     page: Any = OwnerList if role == "owner" else AnalystList
@@ -147,7 +177,7 @@ def _list_route(role: Role) -> None:
         caller.must_be("admin")
         with database.read() as session:
             found, further = service.named(session, role, limit=limit, cursor=cursor)
-            views = [NamedView(id=each.id, name=each.name, created_at=each.created_at) for each in found]
+            views = [_view(each) for each in found]
             return page(**{f"{role}s": views, "next": further})
 
 

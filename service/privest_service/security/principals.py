@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from privest_service.acts import Actor
 from privest_service.database import now
 from privest_service.problems import Forbidden, NotFound
 from privest_service.security.keys import SCOPES, Role, Scope
@@ -38,6 +39,19 @@ class Principal:
 
 
 @dataclass(frozen=True)
+class AsksFor:
+    """What makes a key that of a service account.
+
+    Attributes:
+        client: of the identity provider; people whose tokens were issued to it may be asked for.
+        seconds: that keys issued for them may last, however soon their tokens end.
+    """
+
+    client: str
+    seconds: int = 0
+
+
+@dataclass(frozen=True)
 class Credential:
     """A key or a token that is good, and who holds it.
 
@@ -46,12 +60,30 @@ class Credential:
         scopes: what it is for.
         key_id: of an issued key; None for the administrator's key and for tokens.
         until: when it ends; None for a key that does not.
+        person: whose token it is, or whose token issued the key.
+        through: the service account that asks for this person.
+        asks_for: the people for whom this key may ask.
+        issues_until: the latest end of keys that it issues, where that may be later than its own.
     """
 
     principal: Principal
     scopes: frozenset[str] = frozenset(SCOPES)
     key_id: str | None = None
     until: datetime | None = None
+    person: str | None = None
+    through: str | None = None
+    asks_for: AsksFor | None = None
+    issues_until: datetime | None = None
+
+    @property
+    def lent(self) -> bool:
+        """Whether its key is not the principal's own, but that of a service account that asks for it now."""
+        return self.issues_until is not None
+
+    @property
+    def actor(self) -> Actor:
+        """Whoever acts with it, as acts tell it."""
+        return Actor(self.principal.role, self.principal.id, self.key_id, self.person, self.through)
 
     def must_be_for(self, *scopes: str) -> None:
         """Refuse what this key or token is not for.
@@ -77,7 +109,8 @@ class Credential:
         wanted = self.scopes if scopes is None else frozenset(scopes)
         self.must_be_for(*sorted(wanted))
         end = self.until if lifetime is None else now() + lifetime
-        if end and self.until and end > self.until:
+        latest = self.issues_until or self.until
+        if end and latest and end > latest:
             raise Forbidden(
                 "A key cannot issue a key that ends after itself. Leave expires_in out or make it shorter."
             )

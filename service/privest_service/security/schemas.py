@@ -3,10 +3,11 @@
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from privest_service.inputs import Input, Name
 from privest_service.security.keys import SCOPES, Role, Scope
+from privest_service.security.models import LONGEST_SUBJECT
 
 
 class PrincipalView(BaseModel):
@@ -16,10 +17,17 @@ class PrincipalView(BaseModel):
     id: str
 
 
+Subject = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_SUBJECT, pattern=r"^[ -~]+$")]
+
+
 class NewAnalyst(Input):
     """An analyst to be made."""
 
     name: Name
+    subject: Annotated[
+        Subject | None,
+        Field(description="`sub` of the person whose tokens are to be this analyst's; default: nobody's"),
+    ] = None
 
 
 class CreatedAnalyst(BaseModel):
@@ -48,10 +56,33 @@ class OwnerList(_Page):
     owners: list[NamedView]
 
 
+class AnalystView(NamedView):
+    """An analyst, and the person whose it is."""
+
+    subject: Annotated[str | None, Field(description="`sub` in this person's tokens")] = None
+
+
 class AnalystList(_Page):
     """Analysts, newest first, and the cursor of the next page."""
 
-    analysts: list[NamedView]
+    analysts: list[AnalystView]
+
+
+class OnBehalfOf(Input):
+    """What makes a key that of a service account, which asks for people."""
+
+    client: Annotated[
+        Subject,
+        Field(description="of the identity provider; people whose tokens were issued to it may be asked for"),
+    ]
+    key_seconds: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=7 * 86_400,
+            description="that keys which it issues for people may last, however soon their tokens end",
+        ),
+    ] = 0
 
 
 class NewKey(Input):
@@ -67,16 +98,30 @@ class NewKey(Input):
         ),
     ] = False
 
+    on_behalf_of: Annotated[
+        OnBehalfOf | None,
+        Field(description="the people for whom this key may ask; for analysts, by the administrator alone"),
+    ] = None
+
     @model_validator(mode="after")
     def _takes_the_place_whole(self) -> "NewKey":
         if self.rotate and (self.scopes is not None or self.expires_in is not None):
             raise ValueError("must not have scopes or expires_in beside rotate, which keeps both")
+        if self.rotate and self.on_behalf_of is not None:
+            raise ValueError("must not have on_behalf_of beside rotate, which keeps it")
         return self
 
     @property
     def lifetime(self) -> timedelta | None:
         """The time for which the key is good; None if the request does not say."""
         return None if self.expires_in is None else timedelta(seconds=self.expires_in)
+
+
+class OnBehalfOfView(BaseModel):
+    """The people for whom a key may ask, and how long keys that it issues for them may last."""
+
+    client: str
+    key_seconds: int
 
 
 class KeyView(BaseModel):
@@ -87,6 +132,9 @@ class KeyView(BaseModel):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    person: Annotated[str | None, Field(description="whose token issued it")] = None
+    through: Annotated[str | None, Field(description="service account that asked for this person")] = None
+    on_behalf_of: OnBehalfOfView | None = None
 
 
 class KeyList(BaseModel):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from pydantic import JsonValue
 from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
@@ -10,10 +11,12 @@ from privest_service import acts
 from privest_service.database import Moment, now
 from privest_service.database.cursors import behind, cursor_at
 from privest_service.database.tables import new_id
-from privest_service.problems import Invalid, NotFound, Unauthenticated
+from privest_service.problems import Fault, Invalid, NotFound, Unauthenticated
 from privest_service.security.authentication import IS_GOOD
 from privest_service.security.keys import SCOPES, Role, as_text, digest, new_key
 from privest_service.security.models import Analyst, ApiKey, Owner
+from privest_service.security.people import is_here
+from privest_service.security.principals import AsksFor, Credential
 
 _REVOKE = (
     update(ApiKey)
@@ -27,11 +30,22 @@ _AT_ONCE = 500
 """Keys whose own are looked for in one statement."""
 
 
-def create_analyst(session: Session, name: str) -> tuple[Analyst, str]:
-    """A new analyst and its first key."""
-    analyst = Analyst(id=new_id("anl"), name=name)
+def create_analyst(session: Session, name: str, subject: str | None = None) -> tuple[Analyst, str]:
+    """A new analyst and its first key; with a subject it is that person's, before the first token comes.
+
+    Raises:
+        Invalid: this person has an analyst, or has left.
+    """
+    analyst = Analyst(id=new_id("anl"), name=name, subject=subject)
+    if subject is not None:
+        if session.scalar(select(Analyst.id).where(Analyst.subject == subject)):
+            raise Invalid(faults=[Fault(location="subject", rule="is that of another analyst")])
+        if not is_here(session, subject):
+            raise Invalid(faults=[Fault(location="subject", rule="is that of a person who has left")])
     session.add(analyst)
-    acts.record(session, None, "analyst.created", subject=analyst.id, details={"name": name})
+    session.flush()
+    told = {"name": name} if subject is None else {"name": name, "person": subject}
+    acts.record(session, None, "analyst.created", subject=analyst.id, details=told)
     return analyst, issue_key(session, "analyst", analyst.id)[1]
 
 
@@ -41,13 +55,24 @@ def issue_key(
     principal_id: str,
     scopes: Iterable[str] = SCOPES,
     expires_at: datetime | None = None,
-    issued_by: str | None = None,
+    issuer: Credential | None = None,
+    asks_for: AsksFor | None = None,
 ) -> tuple[ApiKey, str]:
     """Issue a key to a principal. Return its record, and the key itself for the only time.
 
     Raises:
-        Unauthenticated: the key that issues it was revoked, or has ended, since the request came.
+        Unauthenticated: the key that issues it was revoked, or has ended, since the request came; or the
+            person who issues it has left.
+        Invalid: it would be of a person who has left.
     """
+    issued_by = issuer and issuer.key_id
+    if issuer is not None and not is_here(session, issuer.person):
+        raise Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
+    # A key that an administrator issues to somebody else is not the administrator's own.
+    own = issuer if issuer is not None and issuer.principal.id == principal_id else None
+    holder = session.get(Analyst, principal_id) if role == "analyst" else None
+    if holder is not None and not is_here(session, holder.subject):
+        raise Invalid("This analyst is of a person who has left.")
     if issued_by is not None:
         # Held until the end of the transaction: whoever revokes the issuer meanwhile finds the new key.
         good = select(ApiKey.id).where(ApiKey.id == issued_by, IS_GOOD).with_for_update()
@@ -62,15 +87,21 @@ def issue_key(
         scopes=as_text(scopes),
         expires_at=expires_at,
         issued_by=issued_by,
+        person=own and own.person,
+        through=own and own.through,
+        client=asks_for and asks_for.client,
+        client_seconds=asks_for and asks_for.seconds,
     )
     session.add(record)
     session.flush()
-    details = {
+    details: dict[str, JsonValue] = {
         "key": record.id,
         "scopes": record.scopes,
         "expires_at": expires_at and expires_at.isoformat(timespec="seconds"),
         "issued_by": issued_by,
     }
+    if asks_for is not None:
+        details |= {"asks_for": asks_for.client, "asks_for_seconds": asks_for.seconds}
     acts.record(session, _chain(role, principal_id), "key.issued", subject=principal_id, details=details)
     return record, key
 

@@ -17,7 +17,7 @@ from privest_service import acts
 from privest_service.database import now
 from privest_service.security.authentication import IS_GOOD, Authenticator
 from privest_service.security.keys import as_text, digest, well_formed
-from privest_service.security.models import ApiKey, SignIn
+from privest_service.security.models import ApiKey, Person, SignIn
 from privest_service.security.principals import Credential, Principal
 
 LASTS = timedelta(hours=12)
@@ -82,13 +82,13 @@ def sign_in(
                 principal_id=opened.principal.id,
                 key=credential.key_id or (_TOKEN if credential.until else authenticator.admin_mark),
                 scopes=as_text(credential.scopes),
+                person=credential.person,
                 expires_at=min(now() + LASTS, credential.until or datetime.max.replace(tzinfo=UTC)),
             )
         )
 
-        who, key_id = opened.principal, credential.key_id
-        owner_id = who.id if who.role == "owner" else None
-        acts.record_few(session, owner_id, "signed-in", actor=acts.Actor(who.role, who.id, key_id))
+        owner_id = opened.principal.id if opened.principal.role == "owner" else None
+        acts.record_few(session, owner_id, "signed-in", actor=credential.actor)
 
     authenticator.database.run(note)
     return opened
@@ -108,14 +108,19 @@ def find(authenticator: Authenticator, session_id: str) -> OpenSession | None:
     """The session of this id; None once it has ended."""
     with authenticator.database.read() as session:
         found = session.execute(
-            select(SignIn, ApiKey.id, ApiKey.expires_at)
+            select(SignIn, ApiKey.id, ApiKey.expires_at, ApiKey.through)
             .outerjoin(ApiKey, and_(ApiKey.id == SignIn.key, IS_GOOD))
-            .where(SignIn.digest == _digest(session_id), SignIn.expires_at > bindparam("now")),
+            .outerjoin(Person, Person.subject == SignIn.person)
+            .where(
+                SignIn.digest == _digest(session_id),
+                SignIn.expires_at > bindparam("now"),
+                Person.left_at.is_(None),
+            ),
             {"now": now()},
         ).one_or_none()
     if found is None:
         return None
-    signed_in, key_id, key_ends = found
+    signed_in, key_id, key_ends, through = found
     principal = Principal(signed_in.role, signed_in.principal_id)  # pyright: ignore[reportArgumentType]
     if signed_in.key == _TOKEN:
         good, until = authenticator.tokens is not None, signed_in.expires_at
@@ -123,7 +128,8 @@ def find(authenticator: Authenticator, session_id: str) -> OpenSession | None:
         good = signed_in.key == (authenticator.admin_mark if principal.role == "admin" else key_id)
         until = key_ends
     # With the key, so that a key which is issued on a page ends with the one that opened the session.
-    credential = Credential(principal, frozenset(signed_in.scopes.split()), key_id, until)
+    scopes = frozenset(signed_in.scopes.split())
+    credential = Credential(principal, scopes, key_id, until, signed_in.person, through)
     return OpenSession(session_id, credential) if good else None
 
 

@@ -19,6 +19,7 @@ from joserfc.jwk import JWKRegistry, Key, KeySet, RSAKey
 from privest_service.cached_probe import CachedProbe
 from privest_service.problems import Unavailable
 from privest_service.security.keys import SCOPES
+from privest_service.security.models import LONGEST_SUBJECT
 from privest_service.settings import Settings
 
 _PATIENCE = 60.0
@@ -46,19 +47,33 @@ _OPENER = urllib.request.build_opener(_Straight)
 _SHORTEST_RSA = 2048
 """Fewest bits of an RSA modulus."""
 
-_LONGEST_ID = 40
-"""Most characters of an id, as in the database."""
+_LONGEST_ID, _LONGEST_NAME = 40, 200
+"""Most characters of an id and of a name, as in the database."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class Told:
-    """The principal that a token is for, when the token expires, and the scopes it grants."""
+    """What a token tells.
 
-    principal_id: str
+    Attributes:
+        principal_id: of the owner or analyst that it is for; None where groups decide.
+        until: when it expires.
+        scopes: that it grants.
+        person: whose it is (`sub`).
+        name: of this person, for people to read.
+        held: what the person may be by its groups, as the settings have it, in their order.
+        clients: of the identity provider, to which it was issued.
+    """
+
+    principal_id: str | None
     until: datetime
     scopes: frozenset[str]
+    person: str
+    name: str = ""
+    held: tuple[str, ...] = ()
+    clients: frozenset[str] = frozenset()
 
 
 def tokens_of(settings: Settings) -> "Tokens | None":
@@ -72,6 +87,8 @@ class Tokens:
     def __init__(self, settings: Settings) -> None:
         self._place, self._algorithms = settings.token_keys, list(settings.token_algorithms)
         self._claim, self._prefix = settings.token_claim, settings.token_scope_prefix
+        self._audience = settings.token_audience
+        self._groups, self._groups_claim = settings.token_groups, settings.token_groups_claim
         self._registry = jwt.JWTClaimsRegistry(
             iss={"essential": True, "value": settings.token_issuer},
             aud={"essential": True, "value": settings.token_audience},
@@ -105,10 +122,30 @@ class Tokens:
         except InvalidKeyIdError:
             found = jwt.decode(token, self._known(anew=True), self._algorithms)
         self._registry.validate(found.claims)
-        told = found.claims.get(self._claim)
-        if not _is_access(found.header) or not _is_id(told):
+        claims = found.claims
+        told, person, held = claims.get(self._claim), claims["sub"], self._held(claims)
+        if self._claim not in claims and held:
+            told = None  # groups decide
+        elif not _is_id(told):
             return None
-        return Told(told, datetime.fromtimestamp(found.claims["exp"], UTC), self._scopes(found.claims))
+        if not _is_access(found.header) or not _is_text(person, LONGEST_SUBJECT):
+            return None
+        until, scopes = datetime.fromtimestamp(claims["exp"], UTC), self._scopes(claims)
+        return Told(told, until, scopes, person, _name(claims) or person, held, self._clients(claims))
+
+    def _held(self, claims: dict[str, Any]) -> tuple[str, ...]:
+        """What a person may be by its groups, in the order of the settings. Unknown groups say nothing."""
+        told = claims.get(self._groups_claim)
+        groups = [told] if isinstance(told, str) else told if isinstance(told, list) else []
+        return tuple(held for group, held in self._groups.items() if group in groups)
+
+    def _clients(self, claims: dict[str, Any]) -> frozenset[str]:
+        """The clients that a token was issued to: `azp` or `client_id`, else all that it names besides us."""
+        named = {claims[name] for name in ("azp", "client_id") if isinstance(claims.get(name), str)}
+        if named:
+            return frozenset(named) if len(named) == 1 else frozenset()
+        told = claims["aud"] if isinstance(claims["aud"], list) else []
+        return frozenset(each for each in told if isinstance(each, str) and each != self._audience)
 
     def _scopes(self, claims: dict[str, Any]) -> frozenset[str]:
         """All where the issuer says nothing of scopes; where it does, those alone that it names."""
@@ -163,7 +200,17 @@ def _is_access(header: dict[str, Any]) -> bool:
 
 def _is_id(told: Any) -> TypeGuard[str]:
     """Whether a claim could be the id of anybody here: some texts no database can even look for."""
-    return isinstance(told, str) and len(told) <= _LONGEST_ID and told.isascii() and told.isprintable()
+    return _is_text(told, _LONGEST_ID)
+
+
+def _is_text(told: Any, longest: int) -> TypeGuard[str]:
+    return isinstance(told, str) and len(told) <= longest and told.isascii() and told.isprintable()
+
+
+def _name(claims: dict[str, Any]) -> str:
+    """What a person is called, as far as it can be shown in one line."""
+    told = next((each for name in ("name", "preferred_username") if (each := claims.get(name))), "")
+    return " ".join(told.split())[:_LONGEST_NAME] if isinstance(told, str) and told.isprintable() else ""
 
 
 def _key(listed: Any) -> Key | None:

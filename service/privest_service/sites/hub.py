@@ -132,8 +132,10 @@ def accept(session: Session, caller: Principal, job_id: str, lease: timedelta) -
     if session.get(SitePart, own.id) is None:
         plan = stored_plan(whole.kind, whole.plan)
         assert plan is not None and not isinstance(plan, Part)  # noqa: S101, PT018 - it was made here
-        weight = plan.weights[own.place or 0] if isinstance(plan, Federated) else 1.0
-        answers = sum(release.count for release in plan.releases)
+        several = isinstance(plan, Federated)
+        weight = plan.weights[own.place or 0] if several else 1.0
+        # Of the whole course: whoever takes no part in a round exchanges its last answer there.
+        answers = sum(release.count for release in (plan.course if several else plan).releases)
         session.add(SitePart(job_id=own.id, state="accepted", weight=weight, answers=answers))
         session.flush()
     if whole.state == "reserved":

@@ -43,10 +43,13 @@ GAUSSIAN = [
     (robust_pca, RobustPCASpec(2), VECTORS),
     (robust_pca, RobustPCASpec(2, loss="squared"), VECTORS),
     (robust_pca, RobustPCASpec(2, loss="absolute", start="random", steps=3, local_steps=4), VECTORS),
+    (robust_pca, RobustPCASpec(2, steps=5, turns=2), VECTORS),
+    (robust_pca, RobustPCASpec(2, steps=4, local_steps=3, server_step=2.0, turns=3), VECTORS),
     (robust_pca, RobustPCASpec(2, center=True, explained=True, consensus=True, steps=3), VECTORS),
     (robust_pca, RobustPCASpec(2, solver="md-reaper", steps=4), VECTORS),
     (matrix_completion, MatrixCompletionSpec(2), PARTIAL),
     (matrix_completion, MatrixCompletionSpec(2, steps=3, local_steps=4), PARTIAL),
+    (matrix_completion, MatrixCompletionSpec(2, steps=8, local_steps=2, turns=3), PARTIAL),
     (logistic_regression, LogisticSpec(), LABELLED),
     (logistic_regression, LogisticSpec(solver="newton"), LABELLED),
     (logistic_regression, LogisticSpec(solver="nag", steps=5, sampling_errors=True), LABELLED),
@@ -63,6 +66,7 @@ BATCHES = [
         SPD,
     ),
     (robust_pca, RobustPCASpec(2, solver="sggd", rate=0.1, steps=5, local_steps=2), VECTORS),
+    (robust_pca, RobustPCASpec(2, solver="sggd", rate=0.1, steps=5, local_steps=2, turns=2), VECTORS),
     (logistic_regression, LogisticSpec(solver="nag-opt", steps=20, batch_size=40), LABELLED),
 ]
 PURE = [
@@ -73,6 +77,7 @@ PURE = [
     (classifier_score, ScoreSpec([1.0, -1.0], 0.5), LABELLED),
     (classifier_score, ScoreSpec([1.0, -1.0], 0.5, metric="auc"), LABELLED),
 ]
+TURNS = [case for case in [*GAUSSIAN, *BATCHES] if getattr(case[1], "turns", 1) > 1]
 COUNTS = (150, 400, 220)
 TARGETS = [PrivacyTarget(0.3, 1e-6), PrivacyTarget(1.0, 1e-5), PrivacyTarget(3.0, 1e-7)]
 
@@ -164,7 +169,7 @@ def test_batches_of_each_owner_have_a_certificate_of_their_own(case):
         assert part.cost.mu_squared > 0.95 * mu_for(target.epsilon, target.delta - part.cost.slack) ** 2
 
 
-@pytest.mark.parametrize("case", [*GAUSSIAN, *BATCHES], ids=named)
+@pytest.mark.parametrize("case", [it for it in [*GAUSSIAN, *BATCHES] if it not in TURNS], ids=named)
 def test_all_gates_together_have_the_noise_that_the_course_was_planned_for(case):
     plan = planned(case)
     for k, release in enumerate(plan.course.releases):
@@ -176,6 +181,28 @@ def test_all_gates_together_have_the_noise_that_the_course_was_planned_for(case)
         # The noise of batches is not in proportion to 1/μ, and their slack not counted by the course.
         error = 0.25 if isinstance(release, SubsampledSum) else 1e-4 if case in BATCHES else 1e-6
         assert pooled == pytest.approx(release.deviation, rel=error)
+
+
+@pytest.mark.parametrize("case", TURNS, ids=named)
+def test_owners_that_take_turns_have_less_noise_for_the_same_price(case):
+    """Turns are public and so amplify nothing: an owner's budget goes to the rounds that are its own."""
+    plan, everyone = planned(case), planned((case[0], replace(case[1], turns=1), case[2]))
+    rounds, local_steps = case[1].steps, case[1].local_steps
+    for place, (part, whole) in enumerate(zip(plan.parts, everyone.parts, strict=True)):
+        own = [number for number in range(rounds) if number in (0, *range(place, rounds, case[1].turns))]
+        counts = [sum(r.count for r in it.releases if r.statistic == "gradient") for it in (part, whole)]
+        assert counts == [len(own) * local_steps, rounds * local_steps]
+        assert part.cost.mu_squared == pytest.approx(whole.cost.mu_squared, rel=0.03)
+        noise = [next(r.deviation for r in it.releases if r.statistic == "gradient") for it in (part, whole)]
+        if case in GAUSSIAN and case[0] is robust_pca:
+            assert noise[0] == pytest.approx(noise[1] * sqrt(len(own) / rounds), rel=1e-6)
+        assert noise[0] < noise[1]
+
+
+@pytest.mark.parametrize("case", TURNS, ids=named)
+def test_nobody_takes_turns_that_nobody_takes_part_in(case):
+    with pytest.raises(ValueError, match="ask for fewer turns"):
+        planned((case[0], replace(case[1], turns=4), case[2]))
 
 
 def test_a_thing_asked_of_one_gate_and_of_several_alike_costs_root_of_their_number():
@@ -259,7 +286,7 @@ def test_of_an_owner_nothing_counts_but_what_its_gate_released(case, targets):
     heard = [Recorded(answers=gate.answers) for gate in gates]
     again = federated_runs.run(plan, module.run, heard)
     assert repr(told) == repr(again)
-    assert [gate.asked for gate in heard] == [sum(r.count for r in plan.releases)] * len(COUNTS)
+    assert [gate.asked for gate in heard] == [sum(r.count for r in part.releases) for part in plan.parts]
 
 
 @pytest.mark.parametrize("case", [*GAUSSIAN[:6], BATCHES[2]], ids=named)

@@ -10,7 +10,7 @@ import scipy.optimize
 from benchmarks import federated as benchmark
 from privest import manifolds
 from privest.estimators.subspace.losses import Absolute, Squared, SubspaceDistance, SubspaceQuery
-from privest.optim.federated import owners_descent
+from privest.optim.federated import Rounds, damping, owners_descent, takes_part
 from privest.optim.pooled import Pooled
 from privest.privacy.oracle import Oracle
 from privest.records import Records
@@ -459,30 +459,32 @@ def test_gates_of_owners_who_disagree_lead_to_the_subspace_of_all_rows(local_ste
     data, loss, rounds = sorted_owners(rng), SubspaceDistance(6, 2), 400
     gates = [Quiet(loss, rows, rounds * local_steps) for rows in data]
     weights = np.array([0.1, 0.2, 0.3, 0.2, 0.2])
-    how = {
-        "asked": lambda at: SubspaceQuery(at, Squared()),
-        "lengths": [1.0] * rounds,
-        "local_steps": local_steps,
-    }
     start = space.random_point(rng)
-    found = owners_descent(space, Pooled(gates, weights.tolist()), start=start, **how)
+
+    def descent(gate, lengths):
+        of_all = Rounds(lengths, local_steps)
+        return owners_descent(
+            space, gate, asked=lambda at: SubspaceQuery(at, Squared()), start=start, rounds=of_all
+        )
+
+    found = descent(Pooled(gates, weights.tolist()), [1.0] * rounds)
     assert [gate.remaining for gate in gates] == [0] * 5
     on_sphere = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in data]
     moment = sum(w * x.T @ x / len(x) for w, x in zip(weights, on_sphere, strict=True))
     assert space.dist(found, np.linalg.eigh(moment)[1][:, -2:]) < 1e-6
     # A round that goes nowhere is asked for like any other, and stays where it is.
     still = [Quiet(loss, rows, 2 * local_steps) for rows in data]
-    found = owners_descent(
-        space, Pooled(still, weights.tolist()), start=start, **how | {"lengths": [0.0] * 2}
-    )
+    found = descent(Pooled(still, weights.tolist()), [0.0] * 2)
     assert space.dist(found, start) < 1e-7
     alone = Quiet(loss, data[0], 20 * local_steps)
-    single = owners_descent(space, alone, start=start, **how | {"lengths": [0.3] * 20})
+    single = descent(alone, [0.3] * 20)
     assert alone.remaining == 0
     assert space.belongs(single)
 
 
-def test_private_rounds_are_those_of_the_method_with_everyone_in_them():
+@pytest.mark.parametrize("turns", [1, 2, 3, 5])
+@pytest.mark.parametrize("server_step", [0.5, 1.0, 4.0])
+def test_private_rounds_are_those_of_the_method(turns, server_step):
     rng, space = np.random.default_rng(13), manifolds.get("grassmann", dim=6, rank=2)
     data, loss, rounds, local_steps = sorted_owners(rng), SubspaceDistance(6, 2), 7, 3
     weights, start = np.array([0.1, 0.2, 0.3, 0.2, 0.2]), space.random_point(rng)
@@ -492,18 +494,32 @@ def test_private_rounds_are_those_of_the_method_with_everyone_in_them():
             -space.from_coordinates(x, loss.clipped_sum(SubspaceQuery(x, Squared()), rows, 1.0) / len(rows))
         )
 
-    federation = Federation(everyone(rounds, 5), local_steps, 0.3 / local_steps, 1.0, weights)
+    present = np.array([[takes_part(place, number, turns) for place in range(5)] for number in range(rounds)])
+    eta = 0.3 / server_step / local_steps
+    federation = Federation(present, local_steps, eta, server_step, weights)
     expected = federated_descent(space.project, [*map(owner, data)], start=start, federation=federation)
-    gates = [Quiet(loss, rows, rounds * local_steps) for rows in data]
+    gates = [Quiet(loss, rows, asked) for rows, asked in zip(data, federation.answers, strict=True)]
     found = owners_descent(
         space,
         Pooled(gates, weights.tolist()),
         asked=lambda at: SubspaceQuery(at, Squared()),
         start=start,
-        lengths=[0.3] * rounds,
-        local_steps=local_steps,
+        rounds=Rounds([0.3] * rounds, local_steps, server_step, turns),
     )
     np.testing.assert_allclose(found, expected, rtol=1e-12)  # sums are in another order
+    assert [gate.remaining for gate in gates] == [0] * 5
+    if turns == 5:
+        assert present.sum(axis=1).tolist() == [5, *[1] * (rounds - 1)]
+
+
+@pytest.mark.parametrize("turns", [2, 5, 20, 100])
+def test_rounds_whose_answers_are_old_are_stable(turns):
+    """The worst of means that all owners have alike, at ηh = 1: the roots of the recursion are within one."""
+    eta = damping(turns)
+    companion = np.eye(turns, k=-1)  # x_{k+1} = x_k − η/q·(x_k + … + x_{k−q+1})
+    companion[0] -= eta / turns
+    companion[0, 0] += 1.0
+    assert np.abs(np.linalg.eigvals(companion)).max() < 1 - 0.5 / turns
 
 
 def test_columns_of_unit_length_across_owners():

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from privest_service.reports.formatting import moment
 from testing.browser import Visitor
-from testing.scenes import Desk, Hospital, analyst_called, dataset_called, owner_called
+from testing.scenes import Desk, Hospital, analyst_called, answered, dataset_called, owner_called
 from testing.server import Server
 
 Visit = Callable[..., Visitor]
@@ -66,10 +66,39 @@ def test_it_is_of_one_owner_alone_and_of_what_is_charged(site: Server) -> None:
     assert analyst.estimate(mine, epsilon=0.1, delta=1e-6, reuse=False).status_code == 200
     told = desk.get("/learned").text
     assert re.findall(r'aria-label="([^"]*)"', told.split("<tbody>")[1]) == [
-        "2 questions of Una: Fréchet mean of Mine"
+        "2 questions of Una: mean of Mine"
     ]
     assert "Not mine" not in told
     assert Desk(site, analyst.key).get("/learned").status_code == 403
+
+
+def test_it_tells_columns_purposes_and_moments(site: Server) -> None:
+    owner, analyst = owner_called(site, "Tables"), analyst_called(site, "Una")
+    columns = [
+        {"name": name, "type": "number", "low": 0, "high": most} for name, most in (("age", 110), ("dose", 3))
+    ]
+    schema = {"kind": "table", "columns": columns}
+    dataset = owner.upload(b"age,dose\n" + b"40,1\n" * 200, schema, "rows.csv").json()["id"]
+    assert owner.grant(dataset, analyst, purpose="trial of a <drug>").status_code == 200
+    for asker, chosen in ((owner, ["age"]), (analyst, ["dose"]), (analyst, ["age", "dose"])):
+        answered(asker, dataset, columns=chosen, epsilon=0.1, delta=1e-6)
+    page = Desk(site, owner.key).get("/learned").text
+    theirs, own = re.findall(r"<tr>.*?</tr>", page.split("<tbody>")[1], re.DOTALL)
+    assert "for: trial of a &lt;drug&gt;" in theirs
+    assert "for:" not in own
+    told = [re.findall(r'<small class="muted name">(of [^<]*)<', row) for row in (theirs, own)]
+    assert told == [["of age, dose", "of dose"], ["of age"]]
+    last = max(entry["at"] for entry in owner.ledger() if entry["submitter"] == analyst.id)
+    assert f">{moment(datetime.fromisoformat(last))}</time>" in theirs
+    # Of many questions the latest three are told, and that there are others.
+    for number in range(2):
+        answered(analyst, dataset, columns=["dose"], epsilon=0.2 + number / 100, delta=1e-6)
+    theirs = Desk(site, owner.key).get("/learned").text.split("<tbody>")[1].partition("</tr>")[0]
+    assert re.findall(r'<small class="muted(?: name)?">(of [^<]*|in [^<]*)<', theirs) == [
+        "of dose",
+        "of age, dose",
+        "in the latest 3 questions",
+    ]
 
 
 def test_the_overview_says_when_all_of_the_record_was_last_verified(site: Server) -> None:

@@ -66,6 +66,8 @@ _FORMS: tuple[tuple[str, dict[str, str]], ...] = (
     ("/budget/renew", {"replaces": "1e400", "sure": "yes"}),
     ("/keys", {"scopes": "\0", "days": "1e400"}),
     ("/keys/revoke", {"key": "\0"}),
+    ("/published/withdraw", {"name": "\0"}),
+    ("/published/withdraw", {"name": "no_such_table"}),
     ("/ledger/verify", {"keys": "no key, and \0"}),
     ("/datasets/new", {"kind": "nonsense"}),
     ("/datasets/new", {"kind": "vectors", "dim": _DEEP}),

@@ -245,7 +245,7 @@ def test_an_entry_names_the_columns_that_were_asked_about(site: Server) -> None:
     ]
     made = owner.upload(b"age,dose\n" + b"40,1\n" * 200, {"kind": "table", "columns": columns}, "rows.csv")
     answered(owner, made.json()["id"], columns=["dose"])
-    assert "What Fréchet mean of dose By you" in _text(Desk(site, owner.key).get("/ledger/2").text)
+    assert "What Mean of dose By you" in _text(Desk(site, owner.key).get("/ledger/2").text)
 
 
 def test_signed_ends_are_downloaded_and_held_against_a_later_export(
@@ -267,3 +267,66 @@ def test_signed_ends_are_downloaded_and_held_against_a_later_export(
     (tmp_path / name).write_text(kept.text.replace('"seq": 2', '"seq": 1'))
     assert main(command) == 1
     assert "does not go through its head" in capsys.readouterr().out
+
+
+def test_the_overview_begins_with_what_is_left_and_until_when(
+    site: Server, asked: tuple[Caller, str]
+) -> None:
+    owner, _ = asked
+    desk, left = Desk(site, owner.key), left_percent(1 - owner.budget()["share"])
+    assert f"{left} left does not expire" in _text(desk.get("").text)
+    rules = {"renewal": {"every": "month"}}
+    assert owner.patch(f"/v1/owners/{owner.id}/budget", json=rules).status_code == 200
+    until_when = day(datetime.fromisoformat(_in_force(owner)["next"]))
+    assert f"{left} left until {until_when} (UTC)" in _text(desk.get("").text)
+
+
+def test_a_form_that_was_refused_says_what_to_do_at_the_field(site: Server) -> None:
+    """Each field that is wrong bears why, and the browser goes to the first of them."""
+    owner = owner_called(site, "Lowering")
+    desk = Desk(site, owner.key)
+
+    def wrong(page: str) -> list[tuple[str, str]]:
+        fields = re.findall(r'<input name="(\w+)"[^>]*aria-invalid="true"[^>]* autofocus>', page)
+        why = dict(re.findall(r'<p class="why" role="alert" id="why-(\w+)">([^<]*)<', page))
+        return [(field, why[field]) for field in fields]
+
+    lower = "Can be raised but not lowered: freeze the budget to stop further queries."
+    form = {"sure": "yes", "reason": ""}
+    for epsilon, delta, fields in (("2", "1e-5", ["epsilon"]), ("4", "1e-6", ["delta"])):
+        refused = desk.post("/budget", data=form | {"epsilon": epsilon, "delta": delta})
+        assert refused.status_code == 422
+        assert wrong(refused.text) == [(field, lower) for field in fields]
+        assert refused.text.count(lower) == 1, "told once, where it belongs"
+    told = owner.patch(f"/v1/owners/{owner.id}/budget", json={"epsilon": 2.0}).json()
+    assert told["detail"] == "A budget can be raised but not lowered. Freeze it to stop further queries."
+    assert [fault["location"] for fault in told["faults"]] == ["epsilon"]
+    nobody = {"analyst": "anl_nobody", "dataset": dataset_called(owner, "Rows")}
+    refused = _text(desk.post("/analysts", data=nobody).text)
+    assert "Nothing was changed. Correct what is said here, and send it again." in refused
+    assert "The request is not valid" not in refused
+
+
+def test_a_table_of_keys_says_whose_they_are_and_who_issued_them(site: Server) -> None:
+    owner = owner_called(site, "Keeper of keys")
+    first = owner.get(f"/v1/owners/{owner.id}/keys").json()["keys"][0]["id"]
+    assert owner.post(f"/v1/owners/{owner.id}/keys", json={"scopes": ["read"]}).status_code == 201
+    page = Desk(site, owner.key).get("/keys").text
+    assert "Owner Keeper of keys own_" in _text(page)
+    rows = [re.search(r'data-label="Issued by">(.*?)</td>', row) for row in page.split("<tr>")[2:]]
+    assert [_text(row[1]) for row in rows if row] == [
+        f"the key {first[:12]}…",
+        "an administrator, or the platform",
+    ]
+
+
+def test_the_form_of_a_grant_begins_with_the_cap_in_force(site: Server) -> None:
+    """Whoever saves it unchanged, by whatever link it was opened, takes no cap away."""
+    owner, analyst = owner_called(site, "Capping"), analyst_called(site, "Ida Moreau")
+    dataset = dataset_called(owner, "Shared rows")
+    assert owner.grant(dataset, analyst, epsilon=0.7, delta=1e-6, purpose="a trial").status_code == 200
+    page = Desk(site, owner.key).get(f"/analysts?analyst={analyst.id}&dataset={dataset}").text
+    fields = dict(re.findall(r'<input name="(\w+)"[^>]* value="([^"]*)"', page))
+    assert (fields["epsilon"], fields["delta"], fields["purpose"]) == ("0.7", "1e-6", "a trial")
+    assert "<button>Save</button>" in page
+    assert "<button>Grant</button>" in Desk(site, owner.key).get("/analysts").text

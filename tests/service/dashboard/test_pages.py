@@ -178,11 +178,11 @@ def test_a_grant_is_made_capped_and_revoked(site: Server, visit: Visit) -> None:
     expect(row.locator("td").nth(3)).to_have_text("1")
     assert float(row.locator("td").nth(4).inner_text()) == pytest.approx(spent, rel=0.01)
     assert page.locator("svg#by-analyst title").first.text_content()
-    row.get_by_role("link", name="Change the cap").click()
+    row.get_by_role("link", name="Change the limit").click()
     expect(page.locator("select[name=analyst]")).to_have_value(analyst.id)
     assert float(page.get_by_label("Cap ε").input_value()) == 0.3
     page.get_by_label("Cap ε").fill("1")
-    page.get_by_role("button", name="Grant", exact=True).click()
+    page.get_by_role("button", name="Save").click()
     expect(row).to_contain_text("ε 1, δ 1e−5")
     answered(analyst, dataset, epsilon=0.29)
     row.locator("summary", has_text="Revoke").click()

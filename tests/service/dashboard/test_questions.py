@@ -28,11 +28,11 @@ def test_an_owner_grants_with_terms_and_decides_on_what_is_asked(site: Server, v
     visitor.open("/dashboard/analysts")
     row = page.get_by_role("region", name="Grants").get_by_role("row").filter(has_text="Ines Roth")
     expect(row).to_contain_text("each question is approved")
-    row.get_by_role("link", name="Change the cap").click()
+    row.get_by_role("link", name="Change the limit").click()
     expect(page.get_by_label("I approve each question")).to_be_checked()  # so that a new cap keeps it
     visitor.picture("terms")
     page.get_by_label("Most ε of one question").fill("0.5")
-    page.get_by_role("button", name="Grant", exact=True).click()
+    page.get_by_role("button", name="Save").click()
     expect(row).to_contain_text("at most ε 0.5 for one question")
     told = owner.get(f"/v1/datasets/{dataset}/grants/{analyst.id}").json()
     assert (told["approval"], told["purpose"], told["max_epsilon"]) == ("required", "the yearly report", 0.5)
@@ -103,7 +103,7 @@ def test_an_analyst_reads_what_became_of_its_questions(site: Server) -> None:
     told = {"kinds": ["frechet-mean", "bounds"], "expires": "2199-01-31T23:59:59Z"}
     assert owner.grant(dataset, analyst, **terms, **told).status_code == 200
     desk = Desk(site, analyst.key)
-    words = ("the owner", "yearly report", "t most ε 0.5", "nly Fréchet mean, bounds", "ntil 31 Jan 2199")
+    words = ("the owner", "yearly report", "t most ε 0.5", "nly mean, bounds", "ntil 31 Jan 2199")
     for path in ("/granted", f"/granted/{dataset}"):
         page = desk.get(path).text
         assert not [each for each in words if each not in page], path
@@ -208,3 +208,24 @@ def test_an_owner_finds_what_it_decided_and_what_ended_otherwise(site: Server, v
     cells = phone.page.get_by_role("cell").filter(has_text="approved, ")
     assert [box["height"] < 60 for cell in cells.all() if (box := cell.bounding_box())] == [True]
     phone.check_accessibility()
+
+
+def test_what_ended_with_a_grant_or_a_dataset_says_so(site: Server) -> None:
+    """To its owner, who revoked or deleted, and to the analyst."""
+    owner, analyst = owner_called(site, "Revoking"), analyst_called(site, "Ines Roth")
+    of_grant, of_dataset = (dataset_called(owner, name) for name in ("Revoked", "Deleted"))
+    for each in (of_grant, of_dataset):
+        assert owner.grant(each, analyst, approval="required").status_code == 200
+    asked = [_asked(analyst, each, 0.1) for each in (of_grant, of_dataset)]
+    taken_back = _asked(analyst, of_grant, 0.2)
+    assert analyst.post(f"/v1/jobs/{taken_back}/withdrawal").status_code == 200
+    assert owner.delete(f"/v1/datasets/{of_grant}/grants/{analyst.id}").status_code == 204
+    assert owner.delete(f"/v1/datasets/{of_dataset}").status_code == 204
+    owners, analysts = Desk(site, owner.key), Desk(site, analyst.key)
+    for job, theirs, mine in (
+        (asked[0], "You revoked the grant while it waited", "Your grant was revoked while it waited"),
+        (asked[1], "You deleted the dataset while it waited", "The dataset was deleted while it waited"),
+        (taken_back, "The analyst withdrew it", "You withdrew it"),
+    ):
+        assert theirs in owners.get(f"/questions/{job}").text
+        assert mine in analysts.get(f"/answers/{job}").text

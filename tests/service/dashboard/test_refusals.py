@@ -78,6 +78,7 @@ FORMS = {
     "/notices/test": _Form("/notices/test", {"channel": "{channel}"}),
     "/notices/remove": _Form("/notices/remove", {"channel": "{channel}"}),
     "/answers/{job_id}/withdraw": _Form("/answers/{request}/withdraw", role="analyst"),
+    "/published/withdraw": _Form("/published/withdraw", {"name": "{published}"}),
     "/keys": _Form("/keys", {"scopes": "read"}),
     "/keys/revoke": _Form("/keys/revoke", {"key": "{key}"}),
     "/admin/owners/{owner_id}/freeze": _Form("/admin/owners/{owner}/freeze", {"frozen": "yes"}, role="admin"),
@@ -117,6 +118,9 @@ def target(site: Server) -> _Target:
     assert owner.grant(dataset, asking, approval="required").status_code == 200
     quiet = {"kind": "file", "name": "quiet", "events": ["budget.renewed"]}
     channel = owner.post(f"/v1/owners/{owner.id}/channels", json=quiet).json()
+    job = answered(owner, dataset)
+    published = f"p_{job.removeprefix('job_')}"
+    assert owner.put(f"/v1/published/{published}", json={"job": job}).status_code == 200
     return _Target(
         owner,
         asking,
@@ -125,7 +129,8 @@ def target(site: Server) -> _Target:
             "dataset": dataset,
             "analyst": analyst.id,
             "other_analyst": site.analyst().id,
-            "job": answered(owner, dataset),
+            "job": job,
+            "published": published,
             "theirs": answered(analyst, dataset),
             "request": asking.estimate(dataset, epsilon=0.1, delta=1e-6).json()["id"],
             "key": owner.post(f"/v1/owners/{owner.id}/keys", json={"scopes": ["read"]}).json()["id"],
@@ -199,6 +204,7 @@ PAGES_FOR = {
         "POST /notices",
         "POST /notices/test",
         "POST /notices/remove",
+        "POST /published/withdraw",
         "POST /keys",
         "POST /keys/revoke",
     },
@@ -272,6 +278,7 @@ ELSEWHERE = {
     "/notices": 200,
     "/acts": 200,
     "/acts?text=Xylophone": 200,
+    "/published": 200,
     "/keys": 200,
     "/keys?before={key}": 422,
     "/admin/owners/{owner}": 403,

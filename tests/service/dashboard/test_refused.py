@@ -140,7 +140,7 @@ def test_an_analyst_reads_of_refusals_what_they_told_it(site: Server) -> None:
     assert analyst.estimate(first, epsilon=0.4, delta=1e-6).status_code == 409
     assert analyst.estimate(second, kind="bounds", epsilon=0.1).status_code == 403
     assert analyst.estimate(third, epsilon=2.0, delta=1e-6).status_code == 409
-    mean, neither = "Fréchet mean", "neither your cap nor your grant: ask the owner"
+    mean, neither = "mean", "neither your cap nor your grant: ask the owner"
     room = rounded_down(analyst.plan(first, epsilon=0.4, delta=1e-6).json()["room"]["epsilon"])
     expected = [
         [mean, f"Rows 1 ({third[:12]}…)", "2", neither, ""],

@@ -16,7 +16,8 @@ from privest_service.database import Base, Database
 from privest_service.database.migrate import config, migrate
 from privest_service.database.models import import_all
 from testing import ROOT
-from testing.commands import Roles, at_name, privest
+from testing.commands import privest
+from testing.roles import Roles, at_name
 from testing.server import ADMIN_KEY, Caller, Server, books_balance, problem
 
 pytestmark = pytest.mark.parametrize("backend", ["postgresql"])
@@ -86,18 +87,6 @@ def run_by_psql(url: str, script: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def as_deployed(url: str, database: str) -> Roles:
-    """The roles of a deployment, by what their names begin with here."""
-    roles = Roles.__new__(Roles)
-    roles._admin, roles.database = url, database
-    roles.maker, roles.runner = f"{database}_migrate", f"{database}_run"
-    roles.making, roles.running = (
-        make_url(url).set(username=role, database=database).render_as_string(hide_password=False)
-        for role in (roles.maker, roles.runner)
-    )
-    return roles
-
-
 def serves_under_two(roles: Roles, directory: Path) -> None:
     """Check that one role makes and grants the tables, and the other changes no entry."""
     done = privest(directory, "migrate", migration_url=roles.making, database_url=roles.running)
@@ -110,7 +99,7 @@ def serves_under_two(roles: Roles, directory: Path) -> None:
 
 def test_roles_as_a_deployment_has_them_made(database_url: str, tmp_path: Path) -> None:
     subprocess.run([ROOT / "scripts/make-secrets", tmp_path / "made"], check=True, capture_output=True)
-    roles = as_deployed(database_url, f"deployed_{at_name(database_url)}")
+    roles = Roles.as_deployed(database_url, f"deployed_{at_name(database_url)}")
     script = (tmp_path / "made/roles.sql").read_text()
     run_by_psql(database_url, script.replace("privest", roles.database))
     try:
@@ -123,7 +112,7 @@ def test_a_database_of_one_role_is_changed_over_as_the_page_tells(database_url: 
     """The database's owner is the cluster's first superuser here, as it was in compose."""
     page = (ROOT / "docs/databases.md").read_text()
     (script,) = re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    roles = as_deployed(database_url, at_name(database_url))
+    roles = Roles.as_deployed(database_url, at_name(database_url))
     for name in ("privest_migrate", "privest_run"):
         script = script.replace(name, name.replace("privest", roles.database))
     script = script.replace("DATABASE privest ", f"DATABASE {roles.database} ")
@@ -167,8 +156,7 @@ def test_what_is_granted_follows_what_triggers_refuse(migrated: Roles, tmp_path:
 def test_tables_of_others_in_the_same_schema_are_not_granted(roles: Roles, tmp_path: Path) -> None:
     """Neither tables of this owner nor of another role are granted, and neither stops a migration."""
     roles.does("CREATE TABLE theirs (a serial)", roles.making)
-    superuser = make_url(roles._admin).set(database=roles.database).render_as_string(hide_password=False)
-    roles.does("CREATE TABLE anothers (a serial)", superuser)
+    roles.does("CREATE TABLE anothers (a serial)", roles.superuser)
     both = {"migration_url": roles.making, "database_url": roles.running}
     done = privest(tmp_path, "migrate", **both)
     assert done.returncode == 0, done.stderr

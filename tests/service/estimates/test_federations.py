@@ -280,6 +280,32 @@ def test_owners_who_take_steps_by_themselves(server: Server) -> None:
     assert sphere.dist(np.array(mean["estimate"]["point"]), sphere.reference) < 0.1
 
 
+def test_owners_who_take_turns(server: Server) -> None:
+    """Each is asked in its own rounds alone, which the plan tells, and is charged what all are."""
+    them = three(server)
+    how = {"loss": "squared", "steps": 13, "turns": 3, "local_steps": 2, "server_step": 2.0}
+    plan = them.plan(epsilon=1.0, **how).json()
+    assert (plan["turns"], plan["local_steps"], plan["server_step"]) == (3, 2, 2.0)
+    once = sum(r["count"] for r in plan["releases"] if r["statistic"] != "gradient")
+    assert [part["answers"] - once for part in plan["parts"]] == [2 * 5] * 3
+    found = them.ask(epsilon=1.0, **how).json()
+    space = manifolds.get("grassmann", dim=5, rank=2)
+    assert space.dist(np.array(found["estimate"]["basis"]), TRUTH) < 0.3
+    all_in_all = them.plan(epsilon=1.0, loss="squared").json()
+    prices = [[part["privacy"]["mu"] for part in each["parts"]] for each in (plan, all_in_all)]
+    assert prices[0] == pytest.approx(prices[1], rel=1e-4)
+    for wrong, says in (
+        ({"turns": 4}, "ask for fewer turns"),
+        ({"turns": 0}, "turns"),
+        ({"turns": 2, "solver": "md-reaper"}, "turns belong to"),
+        ({"server_step": 2.0}, "local_steps above 1"),
+        ({"server_step": 0.0, "local_steps": 2}, "server_step"),
+    ):
+        assert says in problem(them.plan(**wrong), 422, "invalid")["detail"]
+    alone = them.plan([{"id": them.datasets[0]}], turns=2)
+    assert "here are 1" in problem(alone, 422, "invalid")["detail"]
+
+
 def test_all_other_estimates_take_several_datasets_too(server: Server) -> None:
     labelled = {"kind": "labelled", "features": ["a"], "label": "y", "classes": ["0", "1"], "scale": [1.0]}
     labels = np.arange(3000) % 2

@@ -16,7 +16,7 @@ def backend() -> str:
     return "sqlite"
 
 
-SOLVERS = ["newton", "clipped", "gd", "hb", "nag", "masg", "nag-opt", "masg-opt"]
+SOLVERS = ["newton", "clipped", "gd", "hb", "nag", "masg", "gd-opt", "hb-opt", "nag-opt", "masg-opt"]
 ASK = {"kind": "logistic-regression", "epsilon": 2.0, "delta": 1e-6}
 
 only_on_sqlite = pytest.mark.parametrize("backend", ["sqlite"])

@@ -105,6 +105,7 @@ def test_a_denied_an_expired_and_a_withdrawn_question_cost_nothing(
     gone = ask(analyst, dataset)["id"]
     assert owner.delete(f"/v1/datasets/{dataset}/grants/{analyst.id}").status_code == 204
     assert analyst.get(f"/v1/jobs/{gone}").json()["state"] == "withdrawn"
+    assert "a grant" in problem(decide(owner, gone), 409, "not-requested")["detail"]
     assert (
         owner.grant(dataset, analyst, **TERMS, expires=str(now() + timedelta(seconds=3))).status_code == 200
     )

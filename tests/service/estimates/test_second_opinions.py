@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import version
@@ -94,7 +95,9 @@ def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [planner.kept(name) for name in "abcd"] == ["x" * 10, None, None, None]
 
 
-def test_the_web_process_does_not_import_it(server: Server) -> None:
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_the_web_process_does_not_import_it(shared_server: Callable[..., Server]) -> None:
+    server = shared_server(fresh=True)
     owner = server.owner()
     opinion(owner, owner.dataset())
     loaded = {mapped.path for mapped in psutil.Process(server.process.pid).memory_maps()}

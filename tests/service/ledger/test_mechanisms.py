@@ -59,13 +59,13 @@ ASKED: list[tuple[str, DatasetMetadata, PrivacyTarget, dict[str, Any]]] = [
     ],
     *[
         ("robust-pca", VECTORS, target, {"rank": 1, "explained": True, "center": True, "start": start})
-        for start in ("random", "analyze-gauss", "sketch")
+        for start in ("random", "analyze-gauss", "sketch", "reaper")
         for target in (GAUSSIAN, LAPLACE)
     ],
     *[("matrix-completion", PARTIAL, GAUSSIAN, {"rank": 2} | more) for more in ({}, {"steps": 5})],
     *[
         ("logistic-regression", LABELLED, target, {"solver": solver} | more)
-        for solver in ("newton", "clipped", "gd", "hb", "nag", "nag-opt", "masg", "masg-opt")
+        for solver in ("newton", "clipped", "gd", "hb", "hb-opt", "nag", "nag-opt", "masg", "masg-opt")
         for target in (GAUSSIAN, LAPLACE)
         for more in ({}, {"batch_size": 500}, {"standardisation": "private", "sampling_errors": True})
     ],
@@ -140,9 +140,10 @@ def test_the_cost_of_streams_is_found_again(escape: Escape) -> None:
     kept = mechanism("second-order", "data", GAUSSIAN, plan.releases)
     charged = max((release.cost for release in plan.releases), key=lambda cost: cost.mu_squared)
     assert cost_again(kept.content) == Charge.of(GAUSSIAN, charged)
-    hessians, gradients = map(noise, json.loads(kept.content)["releases"])
+    hessians, gradients, check = map(noise, json.loads(kept.content)["releases"])
     assert ("products with" if escape == "products" else "running sums") in hessians
     assert f"each is seen once, by {plan.schedule.leaves} answers at most" in gradients
+    assert "running sums" in check
     noisier = json.loads(kept.content)
     noisier["releases"][0]["scale"] *= 2
     noisier["releases"][1]["scale"] /= 2

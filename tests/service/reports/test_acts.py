@@ -48,7 +48,8 @@ def test_an_owners_life_is_told(server: Server) -> None:
     assert grant["reason"] == by_kind["budget.frozen"]["reason"] == "für die Studie"
     assert by_kind["cap.set"]["reason"] is None
     assert (grant["principal"], grant["subject"]) == (owner.id, dataset)
-    assert grant["details"] == {"analyst": analyst.id, "epsilon": 0.5, "delta": 1e-6}
+    who = {"analyst": analyst.id, "analyst_name": "An analyst"}
+    assert grant["details"] == who | {"epsilon": 0.5, "delta": 1e-6}
     assert refused["principal"] == analyst.id
     assert {refused["details"][name] for name in ("estimate", "epsilon", "by")} == {
         *("frechet-mean", 0.9, "analyst"),

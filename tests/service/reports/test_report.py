@@ -212,7 +212,7 @@ def test_movements_name_columns_and_are_told_of_the_budget_as_it_is_now(server: 
     made = owner.upload(b"age,dose\n" + b"40,1\n" * 200, {"kind": "table", "columns": columns}, "rows.csv")
     assert owner.estimate(made.json()["id"], epsilon=0.5, columns=["dose"]).json()["state"] == "committed"
     before = sections(owner, owner)["entry"]
-    assert [row["What"] for row in before] == ["Budget set", "Fréchet mean of dose"]
+    assert [row["What"] for row in before] == ["Budget set", "mean of dose"]
     left = [float(row["Left after it (share)"]) for row in before]
     assert left[0] == 1.0 > left[1] > 0.0
     raised = owner.patch(f"/v1/owners/{owner.id}/budget", json={"epsilon": 2.0, "delta": 1e-5})

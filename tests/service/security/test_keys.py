@@ -139,7 +139,8 @@ def test_keys_are_listed_and_not_shown(server: Server) -> None:
     found = {each["id"]: each for each in listed.json()["keys"]}
     assert len(found) == 3
     assert [*found][:2] == [second["id"], first["id"]]  # the newest first
-    assert set(found[first["id"]]) == {"id", "scopes", "created_at", "expires_at", "revoked_at"}
+    facts = {"id", "scopes", "created_at", "expires_at", "revoked_at", "person", "through", "on_behalf_of"}
+    assert set(found[first["id"]]) == facts
     assert found[first["id"]]["scopes"] == ["data"]
     assert found[first["id"]]["revoked_at"]
     assert found[second["id"]]["scopes"] == list(SCOPES)
@@ -211,16 +212,17 @@ def test_a_key_that_is_issued_while_its_issuer_is_revoked_is_revoked_too(databas
 
     with database.write() as session:
         issuer = issue_key(session, "owner", "own_1")[0].id
+    issuing = Credential(Principal("owner", "own_1"), key_id=issuer)
     with ThreadPoolExecutor(1) as pool:
         with database.write() as session:
-            child = issue_key(session, "owner", "own_1", issued_by=issuer)[0].id
+            child = issue_key(session, "owner", "own_1", issuer=issuing)[0].id
             revoking = pool.submit(database.run, lambda other: revoke_key(other, "own_1", issuer))
             until(lambda: blocked() or revoking.done())
         revoking.result(HANG_GUARD)
     with database.write() as session:
         assert session.get_one(ApiKey, child).revoked_at
         with pytest.raises(Unauthenticated):
-            issue_key(session, "owner", "own_1", issued_by=issuer)
+            issue_key(session, "owner", "own_1", issuer=issuing)
 
 
 def test_many_keys_are_listed_in_pages_that_hide_none(database: Database) -> None:

@@ -194,6 +194,43 @@ def test_a_token_opens_what_a_key_does(server: Server, issuer: Issuer) -> None:
     assert "eyJ" not in server.log.read_text()
 
 
+ISSUED: dict[str, tuple[dict[str, Any], bool]] = {
+    "to the client": ({"azp": "hub"}, True),
+    "to the client, as RFC 9068 says it": ({"client_id": "hub"}, True),
+    "to the client, said twice": ({"azp": "hub", "client_id": "hub"}, True),
+    "to whom only its audience names": ({"aud": ["privest", "hub"]}, True),
+    "to another client": ({"azp": "other"}, False),
+    "to another client, for this one to read": ({"azp": "other", "aud": ["privest", "hub"]}, False),
+    "to two clients": ({"azp": "other", "client_id": "hub"}, False),
+    "to the service": ({"azp": "privest"}, False),
+    "to nobody that it names": ({}, False),
+    "to no text": ({"azp": ["hub"]}, False),
+}
+
+
+def test_a_platform_asks_with_good_tokens_of_its_own_client_alone(server: Server) -> None:
+    person, owner, account = server.analyst(), server.owner(), server.analyst()
+    may = {"on_behalf_of": {"client": "hub"}}
+    key = server.admin.post(f"/v1/analysts/{account.id}/keys", json=may).json()["key"]
+
+    def asked(given: str) -> httpx.Response:
+        return Caller(server, "", key).get("/v1/me", headers={"Privest-On-Behalf-Of": given})
+
+    first = token(person.id, azp="hub")
+    until(lambda: asked(first).status_code == 200)  # which waits for the issuer, but not for long
+    for name, (issued, good) in ISSUED.items():
+        answer = asked(token(person.id, **issued))
+        assert (answer.status_code, answer.json().get("id")) == ((200, person.id) if good else (403, None)), (
+            name
+        )
+    for name, bad in BAD.items():
+        # One that is for nobody here is well signed, and was not issued to the client.
+        assert asked(bad(person.id)).status_code == (403 if name == "of nobody here" else 401), name
+    problem(asked(token(owner.id, azp="hub")), 401, "unauthenticated")
+    problem(asked(token(person.id, azp="hub", scope="privest:estimate")), 403, "forbidden")
+    assert Caller(server, "", key).get("/v1/me").json()["id"] == account.id, "by itself it is itself"
+
+
 SCOPED: dict[str, tuple[Any, set[str]]] = {
     "none of ours": ("openid profile", set()),
     "one": ("openid privest:read", {"read"}),
@@ -241,7 +278,7 @@ def test_a_token_opens_a_session_that_ends_with_it(server: Server) -> None:
     short = token(owner.id, exp=end)
     with httpx.Client(base_url=server.url) as browser:
         assert browser.post("/dashboard/sign-in", data={"key": short}).status_code == 303
-        assert "Budget spent" in browser.get("/dashboard").text
+        assert "How much is left" in browser.get("/dashboard").text
         assert short not in str(browser.cookies)
         database = Database(server.database_url)
         with database.write() as session:

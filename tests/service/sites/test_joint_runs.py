@@ -14,6 +14,7 @@ from testing.sites import Sites, sites
 
 COUNTS = (400, 700)
 VECTORS, GAPS = {"kind": "vectors", "dim": 5}, {"kind": "partial-vectors", "dim": 5}
+WIDE = {"kind": "points", "manifold": {"name": "euclidean", "dim": 10_000}, "radius": 1.0}
 
 
 def near_a_plane(n: int, seed: int) -> np.ndarray:
@@ -47,6 +48,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("frechet-mean", "points", {"solver": "rsgd", "rate": 0.5, "steps": 5}),
     ("robust-pca", "vectors", {"rank": 2}),
     ("robust-pca", "vectors", {"rank": 2, "local_steps": 3}),
+    ("robust-pca", "vectors", {"rank": 2, "local_steps": 2, "server_step": 2.0, "turns": 2, "steps": 6}),
     ("logistic-regression", "labelled", {}),
     ("classifier-score", "labelled", {"coefficients": [1.0, 0.0], "intercept": 0.0}),
     ("matrix-completion", "gaps", {"rank": 2}),
@@ -80,6 +82,23 @@ def test_all_estimators_come_to_one_answer_which_every_ledger_is_charged_for(
             there_charged["epsilon"],
             there_charged["mu_squared"],
         )
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "schema", "options"),
+    [
+        ("frechet-mean", [np.zeros((2, 10_000)), np.ones((60, 10_000))], WIDE, {}),
+        ("robust-pca", [np.eye(60, 10_000)] * 2, {"kind": "vectors", "dim": 10_000}, {"rank": 2}),
+    ],
+)
+def test_few_rows_and_many_columns(
+    two: dict[str, Sites], kind: str, rows: list[np.ndarray], schema: dict[str, Any], options: dict[str, Any]
+) -> None:
+    """A site with two rows is one owner among others, and an answer may have some ten thousand numbers."""
+    them = two["points"].offering(rows, schema)
+    job = them.ask(kind, **options).json()
+    assert job["state"] == "committed", job
+    assert [told["state"] for told in job["sites"]] == ["ended"] * 2
 
 
 def test_one_dataset_of_a_site_is_asked_about_alone(two: dict[str, Sites]) -> None:

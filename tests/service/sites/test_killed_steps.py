@@ -1,259 +1,36 @@
 """A thousand kills between any two steps: what a killed process leaves is what it had committed.
 
 The processes of test_kills.py are here functions of one process, which break off where they would be killed:
-before or after a transaction at a site, and before or after the hub takes a call.
+before or after a transaction at a site, and before or after the hub takes a call. With a hub all connections
+are cut at once; nothing else of it is lost, as it keeps a run in its database alone.
 """
 
 import json
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
 
-from privest.estimators.federation import Federated
-from privest.privacy.gate import Gate
-from privest.records import Records
-from privest_service.database import Database, now
-from privest_service.database.migrate import migrate
-from privest_service.datasets import service as datasets
-from privest_service.estimates.planning import Planner
-from privest_service.estimates.plans import join_plan, stored_plan
-from privest_service.estimates.service import Submissions
+from privest_service.database import now
 from privest_service.exports.export import lines
 from privest_service.exports.verify import verify
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job, SitePart
-from privest_service.ledger import charges
-from privest_service.ledger import service as ledger
 from privest_service.ledger.units import Limits
-from privest_service.owners.service import create_owner
-from privest_service.problems import Problem
-from privest_service.security.principals import Principal
-from privest_service.security.service import create_analyst
 from privest_service.sites import connector as connector_module
-from privest_service.sites import hub, pooling
-from privest_service.sites.connector import Connector
-from privest_service.sites.link import Exchange, Hub, OverError, UnreachableError
-from privest_service.sites.schemas import OfferedDataset, SiteEnd
 from testing.hubs import taking_in
 from testing.server import SIGNER, until
-from testing.world import KIND, SCHEMA_TEXT, World, never
+from testing.stepped_sites import LEASE, Mortal, Site, Together
 
-LEASE = timedelta(minutes=10)
-TARGET = {"epsilon": 0.1, "delta": 1e-6}
-STRUCK = ("connection", "site 0", "site 1")
+STRUCK = ("connection", "hub", "site 0", "site 1")
 BEGUN = ("claimed", "committed", "failed")
 
 
-class KilledError(BaseException):
-    """The process is gone: nothing may catch this but what starts it again."""
-
-
-@dataclass
-class Fate:
-    """Strikes once, when so many steps were made."""
-
-    struck: str = ""
-    left: int = 0
-    dead: set[str] = field(default_factory=set[str])
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def step(self, who: str) -> bool:
-        """One step of a site; true if its connection breaks here.
-
-        Raises:
-            KilledError: the site is killed.
-        """
-        with self._lock:
-            self.left -= 1
-            if self.struck == who and self.left < 0:
-                self.struck = ""
-                self.dead.add(who)
-            if who in self.dead:
-                raise KilledError
-            broken = self.struck == "connection" and self.left < 0
-            if broken:
-                self.struck = ""
-            return broken
-
-
-class Mortal(Database):
-    """A site's database, before and after whose transactions the site may be killed."""
-
-    def mortal(self, who: str, fate: Fate) -> "Mortal":
-        self.who, self.fate = who, fate
-        return self
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Session]:
-        with super()._transaction() as session:
-            yield session
-            self.fate.step(self.who)
-        self.fate.step(self.who)
-
-
-@dataclass
-class Wire:
-    """Calls of one site to the hub; notes all noisy answers that left the site, whoever got them."""
-
-    who: str
-    fate: Fate
-    database: Database
-    caller: Principal
-    bell: threading.Condition
-    sent: defaultdict[tuple[str, int], set[bytes]] = field(default_factory=lambda: defaultdict(set))
-
-    def call(self, method: str, path: str, **content: Any) -> httpx.Response:
-        if path.endswith("/datasets") or method == "PUT":
-            return httpx.Response(200)
-        if "/answers/" in path:
-            _, part, _, number = path.rsplit("/", 3)
-            self.sent[part, int(number)].add(content["content"])
-        if self.fate.step(self.who):
-            raise UnreachableError  # it never came there
-        try:
-            answer = self._taken(path, content)
-        except Problem as refused:
-            raise OverError(refused.status) from None
-        if self.fate.step(self.who):
-            raise UnreachableError  # it was taken, and nobody knows
-        return answer
-
-    def asked(self, method: str, path: str, body: Any = None, **_: Any) -> dict[str, Any]:
-        answer = self.call(method, path, json=body)
-        return answer.json() if answer.content else {}
-
-    def close(self) -> None: ...
-
-    def _taken(self, path: str, content: dict[str, Any]) -> httpx.Response:
-        run, caller = self.database.run, self.caller
-        if path.endswith("/questions"):
-            found = run(lambda session: hub.questions(session, caller.id))
-            return httpx.Response(200, json={"questions": [q.model_dump() for q in found], "mark": ""})
-        if "/answers/" in path:
-            _, part, _, number = path.rsplit("/", 3)
-            label, numbers = content["params"]["label"], content["content"]
-            whole = run(lambda session: hub.take_answer(session, caller, part, int(number), label, numbers))
-            if not whole:
-                raise OverError(409)
-            with self.bell:
-                self.bell.notify_all()
-                pooled = self._pooled(whole, int(number))
-                if pooled is None and self.bell.wait(0.2):
-                    pooled = self._pooled(whole, int(number))
-            return httpx.Response(202) if pooled is None else httpx.Response(200, content=pooled)
-        part, verb = path.rsplit("/", 2)[1:]
-        if verb == "end":
-            ended = SiteEnd.model_validate(content["json"])
-            run(lambda session: hub.end(session, caller, part, ended))
-            return httpx.Response(204)
-        if content["json"]["decision"] == "refuse":
-            run(lambda session: hub.refuse(session, caller, part, content["json"].get("reason")))
-            return httpx.Response(200, json={"state": "over"})
-        state = run(lambda session: hub.accept(session, caller, part, LEASE))
-        return httpx.Response(200, json={"state": state})
-
-    def _pooled(self, whole: str, number: int) -> bytes | None:
-        with self.database.read() as session:
-            return pooling.pooled(session, whole, number)
-
-
-class Site:
-    """A site: what of it survives, and what is made anew when it starts."""
-
-    def __init__(self, url: str, wire: Wire, cap: Limits) -> None:
-        self.database = Mortal(url, signer=SIGNER).mortal("nobody", wire.fate)
-        migrate(self.database)
-        self.wire, self.world = wire, World.make(self.database, cap)
-        self.rows = np.random.default_rng(len(url)).uniform(-0.5, 0.5, (50, 2))
-        self.workers = list[threading.Thread]()
-        self.start()
-
-    def start(self) -> None:
-        """Start, after it was killed too: of what ran, nothing is left but what stands in the database."""
-        for worker in self.workers:
-            worker.join()
-        self.workers.clear()
-        self.database.who = self.wire.who
-        self.wire.fate.dead.discard(self.wire.who)
-        self.connector = Connector(Hub("http://hub", "key"), taking_in(self.database, self.world))
-
-    def turn(self) -> None:
-        """A look at the hub's questions, and a job for a worker, if one waits."""
-        with suppress(UnreachableError, OverError, Problem):
-            self.connector._answer(self.wire)  # pyright: ignore[reportArgumentType]
-        job = self.database.run(lambda session: jobs.claim_next(session, LEASE))
-        if job is not None:
-            self.workers.append(threading.Thread(target=self._work, args=(job,)))
-            self.workers[-1].start()
-
-    def _work(self, job: Job) -> None:
-        with self.database.read() as session:
-            joint = jobs.joint_run(session, job.id)
-            assert joint is not None
-            terms = json.loads(joint.terms)
-        plan: Any = stored_plan(job.kind, job.plan)
-        assert isinstance(plan, Federated)
-        part = plan.parts[terms["place"]]
-        gate = Gate(Records(self.rows, threads=1), plan.statistics, part.releases)
-        exchange = Exchange(self.wire, terms["hub_job"], lambda _: None)  # pyright: ignore
-        with suppress(KilledError):
-            try:
-                answer = join_plan(KIND.estimator, plan, gate, terms["place"], exchange, terms["seed"])
-            except (OverError, ValueError):
-                self.database.run(lambda session: jobs.fail(session, job.id))
-            else:
-                text = json.dumps(answer)
-                self.database.run(lambda session: charges.commit(session, job.id, text))
-
-    def spent(self) -> int:
-        with self.database.read() as session:
-            return ledger.owner_account(session, self.world.owner).mu_squared_spent
-
-
-class Storm:
+class Storm(Together):
     """A hub and two sites, of which something is struck in every question."""
-
-    def __init__(self, folder: Path, cap: Limits) -> None:
-        self.fate, self.bell = Fate(), threading.Condition()
-        self.database = Database(f"sqlite:///{folder / 'hub.db'}", signer=SIGNER)
-        migrate(self.database)
-        self.owners, self.datasets, self.sites = list[str](), list[str](), list[Site]()
-        with self.database.write() as session:
-            self.analyst = create_analyst(session, "Ada")[0].id
-        for place in range(2):
-            with self.database.write() as session:
-                owner = create_owner(session, f"owner {place}", Limits.of(50.0, 0.01, "gdp"))[0].id
-            caller = Principal("owner", owner)
-            wire = Wire(f"site {place}", self.fate, self.database, caller, self.bell)
-            site = Site(f"sqlite:///{folder / f'site{place}.db'}", wire, cap)
-            offered = OfferedDataset.model_validate({"n": 50, "schema": json.loads(SCHEMA_TEXT)})
-            with self.database.write() as session:
-                dataset = hub.offer(session, caller, site.world.dataset, offered)
-                datasets.put_grant(session, dataset, self.analyst, Limits.none("gdp"))
-                self.datasets.append(dataset.id)
-            self.owners.append(owner)
-            self.sites.append(site)
-
-    def ask(self, number: int) -> str:
-        """Ask about both datasets; return the job."""
-        submissions = Submissions(self.database, Planner(never), lambda: None, b"", 10_000)
-        about = [{"id": each} for each in self.datasets]
-        request = KIND.request.model_validate(
-            {"dataset": about, "privacy": TARGET, "reuse": False, "steps": 4}
-        )
-        caller = Principal("analyst", self.analyst)
-        return submissions.submit(submissions.command(caller, KIND, request, f"key {number}")).job_id
 
     def strike(self, number: int, rng: np.random.Generator) -> tuple[str, str, bool]:
         """Ask, strike at a random step, and come to an end: what was struck, the state, and if it was hit."""
@@ -262,37 +39,21 @@ class Storm:
         job = self.ask(number)
 
         def over() -> bool:
-            for site in self.sites:
-                with suppress(KilledError):
-                    site.turn()
-                if site.wire.who in self.fate.dead:
-                    site.start()
-            with self.database.write() as session:
-                ready = jobs.take_ended_at_sites(session)
-                if ready is not None:
-                    charges.commit(session, ready.id, "{}")
-            working = sum(worker.is_alive() for site in self.sites for worker in site.workers)
-            here = [self._claimed(site.database) for site in self.sites]
-            if working < sum(here) or (not working and not sum(here) and self._stuck(job)):
+            self.turn()
+            working, here = self.working(), sum(self.claimed())
+            if working < here or (not working and not here and self._stuck(job)):
                 self._time_passes()  # a worker is gone, and the lease of its run will be
-            waiting = any(taking_in(site.database, site.world).waiting() for site in self.sites)
-            over = self._state(job) not in ("reserved", "claimed")
-            return over and not (working or sum(here) or waiting)
+            return self.is_over(job)
 
         until(over)
         hit, self.fate.struck = not self.fate.struck, ""
-        return struck.split()[0], self._state(job), hit
-
-    def _claimed(self, database: Database) -> int:
-        with database.read() as session:
-            return jobs.in_states(session, "claimed")["claimed"]
+        return struck.split()[0], self.state(job), hit
 
     def _stuck(self, job: str) -> bool:
         """Whether the hub waits for a site that has no more to do with a job: it was killed in its run."""
-        with self.database.read() as session:
-            return session.get_one(Job, job).state == "claimed" and any(
-                self._failed(site, part.id) for site, part in zip(self.sites, self._parts(job), strict=True)
-            )
+        return self.state(job) == "claimed" and any(
+            self._failed(site, part.id) for site, part in zip(self.sites, self.parts(job), strict=True)
+        )
 
     def _failed(self, site: Site, part: str) -> bool:
         known = taking_in(site.database, site.world).job_of(part)
@@ -306,14 +67,6 @@ class Storm:
             database.run(lambda session: jobs.fail_overdue(session, later))
         for site in self.sites:
             site.database.who = site.wire.who
-
-    def _state(self, job: str) -> str:
-        with self.database.read() as session:
-            return session.get_one(Job, job).state
-
-    def _parts(self, job: str) -> list[Job]:
-        with self.database.read() as session:
-            return jobs.parts_of(session, session.get_one(Job, job))
 
 
 @pytest.mark.parametrize("kills", [25, pytest.param(1000, marks=pytest.mark.prove)])
@@ -330,8 +83,8 @@ def test_nothing_is_overspent_and_nothing_leaves_uncharged_or_twice(
         ended[struck, state] += 1
         hits += hit
     assert hits > 0.5 * kills  # else the run was over before its strike
-    # A broken connection costs no answer.
-    assert ("connection", "failed") not in ended
+    # A broken connection costs no answer, and a hub that was away none either.
+    assert not {("connection", "failed"), ("hub", "failed")} & ended.keys()
     assert sum(count for (_, state), count in ended.items() if state == "committed") > kills / 4
     for place, site in enumerate(storm.sites):
         taking = taking_in(site.database, site.world)

@@ -15,9 +15,8 @@ from privest.estimators.frechet_mean.found_clip import Surroundings, descent, st
 from privest.estimators.frechet_mean.found_clip_planning import found_clip
 from privest.estimators.frechet_mean.frechet_mean_spec import FrechetMeanSpec
 from privest.estimators.frechet_mean.given_clip import Facts, checked, last_step
+from privest.estimators.frechet_mean.loops import MOST_STEPS, AskedLoops, Epochs
 from privest.estimators.frechet_mean.planning import (
-    MOST_STEPS,
-    Epochs,
     ProblemBounds,
     Solver,
     SolverPlan,
@@ -35,7 +34,7 @@ from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
 from privest.manifolds import Embedded, Manifold, compact
 from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
-from privest.optim.federated import owners_descent
+from privest.optim.federated import APART, LocalSteps, Rounds, ServerStep, owners_descent
 from privest.optim.gradient_descent import gradient_descent
 from privest.options import Doc
 from privest.privacy.budget import certified
@@ -89,6 +88,7 @@ class FrechetMeanPlan(BasePlan):
         solver: which runs.
         epochs: the loops of `rsvrg`.
         local_steps: that every owner takes in each step.
+        server_step: see `Rounds`.
     """
 
     shape: PointsMetadata
@@ -103,7 +103,8 @@ class FrechetMeanPlan(BasePlan):
     solver: Solver
     epochs: Epochs | None
     why: Annotated[str, Doc("this solver")]
-    local_steps: int = 1
+    local_steps: LocalSteps = 1
+    server_step: ServerStep = 1.0
 
     @property
     def steps(self) -> int:
@@ -186,6 +187,7 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
     chosen = found_clip(bounds, scales) if scales else _solver_plan(spec, bounds, step_size, clip_change)
     found = chosen.releases[0].statistic in ("range", "orders")
     count = len(chosen.releases)
+    require(spec.server_step == 1.0 or spec.local_steps > 1, APART)
     long = spec.local_steps > 1 and spec.local_steps * count > most
     require(not long, f"local_steps times {count} steps must be at most {most}")
     last = [each for each in chosen.releases if each.statistic not in ("distances", "check")][-1]
@@ -207,6 +209,7 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
         expected_error=expected,
         why="it was asked for" if spec.solver else why_full_gradients(bounds, chosen),
         local_steps=spec.local_steps,
+        server_step=spec.server_step,
     )
 
 
@@ -242,17 +245,9 @@ def _given_clip(
             bounds, rate=spec.rate, scheme=spec.sampling, steps=spec.steps, step_size=step_size
         )
     if spec.solver == "rsvrg":
-        given = {"epochs": spec.epochs, "frequency": spec.steps, "restarts": spec.restarts}
-        loops = Epochs(
-            full_noise=spec.full_noise, **{name: count for name, count in given.items() if count is not None}
-        )
+        asked = AskedLoops(spec.epochs, spec.steps, spec.restarts, spec.full_noise, clip_change)
         return variance_reduced_batches(
-            bounds,
-            loops,
-            rate=spec.rate,
-            scheme=spec.sampling,
-            clip_change=clip_change,
-            step_size=step_size,
+            bounds, asked, rate=spec.rate, scheme=spec.sampling, step_size=step_size
         )
     return full_gradients(bounds, steps=spec.steps, step_size=step_size, local_steps=spec.local_steps)
 
@@ -309,14 +304,13 @@ def _descended(planned: FrechetMeanPlan, gate: Oracle, ball: Ball, start: Array,
     if planned.local_steps > 1:
         space = planned.shape.space
         assert isinstance(space, Embedded)  # noqa: S101 - others are refused
-        rounds = [planned.step_size] * len(planned.named("gradient"))
+        lengths = [planned.step_size] * len(planned.named("gradient"))
         return owners_descent(
             space,
             gate,
             asked=lambda at: at,
             start=start,
-            lengths=rounds,
-            local_steps=planned.local_steps,
+            rounds=Rounds(lengths, planned.local_steps, planned.server_step),
             within=lambda point: ball.nearest(point)[0],
         )
     if planned.epochs is None:
@@ -382,7 +376,7 @@ FRECHET_MEAN = Estimator(
     answer=Mean,
     plan=plan,
     run=_answer,
-    shown=("solver", "why", "step_size", "radius", "columns"),
+    shown=("solver", "why", "step_size", "local_steps", "server_step", "radius", "columns"),
     errors_apart=True,
     error_meaning="distance by which the noise alone moves the mean, root mean square",
     is_heavy=lambda spec: spec.solver in ("rsgd", "rsvrg"),

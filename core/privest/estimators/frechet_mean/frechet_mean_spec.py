@@ -6,7 +6,7 @@ from typing import Annotated
 from privest.arrays import NestedList
 from privest.estimators.frechet_mean.planning import Solver
 from privest.estimators.frechet_mean.variance_reduction import FullNoise
-from privest.optim.federated import LocalSteps
+from privest.optim.federated import LocalSteps, ServerStep
 from privest.options import Option, Options
 from privest.privacy.mechanisms import Scheme
 
@@ -42,7 +42,8 @@ class FrechetMeanSpec(Options):
     clip_change: Annotated[
         float | None,
         Option(
-            "of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default",
+            "of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by default it and the "
+            "loops are those of the least expected error, and C₀ with restarts or noise at every step",
             gt=0,
             le=1e6,
         ),
@@ -51,6 +52,7 @@ class FrechetMeanSpec(Options):
         FullNoise, Option("of `rsvrg`: noise on full gradients once an epoch, or at every step")
     ] = "epoch"
     local_steps: LocalSteps = 1
+    server_step: ServerStep = 1.0
     diagnostics: Annotated[
         bool,
         Option(

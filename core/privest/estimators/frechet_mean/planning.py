@@ -5,9 +5,20 @@ from functools import cached_property
 from math import sqrt
 from typing import Literal
 
+import numpy as np
+
 from privest.arrays import Array
 from privest.estimators.column_scales import ColumnScales, Standardised
 from privest.estimators.frechet_mean.distances import DistanceCounts
+from privest.estimators.frechet_mean.loops import (
+    MOST_PASSES,
+    MOST_STEPS,
+    AskedLoops,
+    Epochs,
+    LoopProblem,
+    best_loops,
+    predicted,
+)
 from privest.estimators.frechet_mean.losses import ScaledGradient, SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.frechet_mean.schedule import (
@@ -17,7 +28,6 @@ from privest.estimators.frechet_mean.schedule import (
     schedule,
     stochastic_schedule,
 )
-from privest.estimators.frechet_mean.variance_reduction import FullNoise
 from privest.manifolds import Manifold
 from privest.optim.ball import Ball
 from privest.privacy.budget import PrivacyBudget
@@ -27,13 +37,6 @@ from privest.privacy.mechanisms import NoisySum, Release, Scheme, SubsampledSum
 from privest.privacy.statistic import AnyStatistic
 
 Solver = Literal["rgd", "rsgd", "rsvrg"]
-
-MOST_STEPS = 1_000_000
-"""Most steps of a run on random batches; a run on full gradients may have a thousandth of it."""
-
-_MOST_PASSES = 30
-"""Most passes over the data by batches whose number nobody chose (Utpala et al. 2023, Appendix C, has 30)."""
-
 
 _LOOK, _CHECK = 0.1, 0.1
 """Shares of the budget for a histogram at the end of a run, and for a gradient there."""
@@ -106,36 +109,6 @@ class ProblemBounds:
     def hessian(self) -> float:
         """Largest eigenvalue of the Hessian of the clipped loss."""
         return hessian_bounds(self.curvature, self.clip)[1]
-
-
-@dataclass(frozen=True)
-class Epochs:
-    """The loops of `rsvrg`: S epochs of m steps, K times over, and when full gradients get noise.
-
-    Raises:
-        ValueError: no steps, or too many.
-    """
-
-    epochs: int = 5
-    frequency: int = 10
-    restarts: int = 1
-    full_noise: FullNoise = "epoch"
-
-    def __post_init__(self) -> None:
-        if min(self.epochs, self.frequency, self.restarts) < 1 or self.steps > MOST_STEPS:
-            raise ValueError(
-                f"epochs, steps and restarts must be at least 1, and at most {MOST_STEPS} together"
-            )
-
-    @property
-    def steps(self) -> int:
-        """Number of steps of the whole run."""
-        return self.epochs * self.frequency * self.restarts
-
-    @property
-    def full_gradients(self) -> int:
-        """Number of full gradients that are released."""
-        return self.steps if self.full_noise == "step" else self.epochs * self.restarts
 
 
 @dataclass(frozen=True)
@@ -253,7 +226,7 @@ def random_batches(
         distance=bounds.distance,
         clip=bounds.clip,
         hessian=bounds.hessian,
-        most=min(_MOST_PASSES / rate, MOST_STEPS),
+        most=min(MOST_PASSES / rate, MOST_STEPS),
         steps=steps,
         step_size=step_size,
     )
@@ -266,13 +239,49 @@ def random_batches(
     return SolverPlan("rsgd", (block,), Schedule(chosen.step_size, chosen.shares, error, noise))
 
 
-def variance_reduced_batches(
+def _loop_problem(bounds: ProblemBounds, rate: float) -> LoopProblem:
+    """The public facts by which loops are chosen."""
+    mu = bounds.budget(batches=True).whole
+    return LoopProblem(
+        bounds.distance,
+        bounds.clip,
+        bounds.hessian,
+        bounds.space.dim * (2 / (mu * bounds.n)) ** 2,
+        mu**2,
+        rate,
+    )
+
+
+def chosen_loops(
     bounds: ProblemBounds,
-    loops: Epochs,
+    loops: AskedLoops,
     *,
     rate: float | None,
     scheme: Scheme,
-    clip_change: float | None,
+    step_size: float | None,
+) -> tuple[Epochs, float, float | None]:
+    """S and m, C₁ and η: what is given, and of one run with full gradients once an epoch the best of others.
+
+    Runs that begin anew, or have fresh noise on every step, take S = 5, m = 10 and C₁ = C₀ where none is given.
+
+    Raises:
+        ValueError: an option out of range.
+    """
+    asked = loops.asked
+    if loops.is_whole or loops.full_noise == "step" or asked.restarts > 1:
+        return asked, loops.clip or bounds.clip, step_size
+    problem = _loop_problem(bounds, bounds.budget(batches=True).rate(rate, scheme))
+    return best_loops(
+        problem, epochs=loops.epochs, frequency=loops.frequency, clip=loops.clip, step_size=step_size
+    )
+
+
+def variance_reduced_batches(
+    bounds: ProblemBounds,
+    asked: AskedLoops,
+    *,
+    rate: float | None,
+    scheme: Scheme,
     step_size: float | None,
 ) -> SolverPlan:
     """DP-RSVRG: full gradients at anchors, changes on random batches, and the split between them.
@@ -283,10 +292,10 @@ def variance_reduced_batches(
     Raises:
         ValueError: an option out of range, or the run cannot be certified.
     """
+    loops, clip, step_size = chosen_loops(bounds, asked, rate=rate, scheme=scheme, step_size=step_size)
     budget = bounds.budget(batches=True)
     rate = budget.rate(rate, scheme)
     fulls = loops.full_gradients
-    clip = clip_change if clip_change is not None else bounds.clip
 
     def split(alpha: float) -> tuple[NoisySum, SubsampledSum]:
         return budget.release(
@@ -301,38 +310,44 @@ def variance_reduced_batches(
     splits = [split(alpha) for alpha in (middle, middle**0.7, middle**1.4)]
     best = min(splits, key=lambda pair: sum(map(bounds.variance_of, pair)))
     full, change = map(bounds.variance_of, best)
+    problem = _loop_problem(bounds, rate)
     lengths = (10.0 ** (-k / 10) / bounds.hessian for k in range(41)) if step_size is None else (step_size,)
     predictions = (
-        (_variance_reduced_error(bounds, loops, length, full, change), length) for length in lengths
+        (_variance_reduced_error(problem, loops, clip, length, full, change), length) for length in lengths
     )
     (error, noise), step = min(predictions)
     return SolverPlan("rsvrg", best, Schedule(step, (), sqrt(error), sqrt(noise)), loops)
 
 
 def _variance_reduced_error(
-    bounds: ProblemBounds, loops: Epochs, step: float, full: float, change: float
+    problem: LoopProblem, loops: Epochs, clip: float, step: float, full: float, change: float
 ) -> tuple[float, float]:
     """Square of the error to expect after steps of this length, and its part that is noise.
 
     Args:
-        bounds: public facts of the problem.
+        problem: public facts.
         loops: how many steps there are.
+        clip: C₁.
         step: their length.
         full: total variance of the noise on a full gradient.
         change: total variance of the noise on a change of gradients.
     """
+    if loops.full_noise == "epoch" and loops.restarts == 1:
+        facts = (loops.epochs, loops.frequency, clip, step, full, change)
+        error, noise = predicted(problem, *(np.array([float(each)]) for each in facts))
+        return float(error[0]), float(noise[0])
     inner = min(step, 1.9)
     # Noise that is drawn once an epoch is followed by all its steps as by one long one.
     outer = 1 - (1 - min(step, 1.0)) ** loops.frequency if loops.full_noise == "epoch" else inner
     noise = outer / (2 - outer) * full + inner / (2 - inner) * change
-    nearer = max(0.0, bounds.distance - step * bounds.clip * loops.steps / 2)
+    nearer = max(0.0, problem.distance - step * problem.clip * loops.steps / 2)
     left = max(0.0, 1 - step) ** 2
     run = loops.epochs * loops.frequency
     if loops.restarts == 1:
         kept = left**run
     else:  # a run ends with any of its iterates
         kept = (left * (1 - left**run) / (run * (1 - left))) ** loops.restarts
-    return max(bounds.distance**2 * kept, nearer**2) + noise, noise
+    return max(problem.distance**2 * kept, nearer**2) + noise, noise
 
 
 def _unit_variance(bounds: ProblemBounds, mu: float) -> float:

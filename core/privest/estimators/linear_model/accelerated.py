@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from math import log, sqrt
 from typing import Literal, get_args
@@ -10,13 +11,8 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.linear_model.acceleration import descend
-from privest.estimators.linear_model.acceleration_schedule import (
-    Curvature,
-    Method,
-    Schedule,
-    best_count,
-    schedule_of,
-)
+from privest.estimators.linear_model.acceleration_bounds import best_count, best_momentum, bound_of
+from privest.estimators.linear_model.acceleration_schedule import Curvature, Method, Schedule, schedule_of
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import Fit
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
@@ -34,13 +30,15 @@ from privest.privacy.mechanisms import (
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
 
-DescentSolver = Literal["gd", "hb", "nag", "nag-opt", "masg", "masg-opt"]
+DescentSolver = Literal["gd", "gd-opt", "hb", "hb-opt", "nag", "nag-opt", "masg", "masg-opt"]
 
 METHODS: dict[DescentSolver, Method] = {
     "gd": "gd",
     "hb": "hb",
     "nag": "nag",
     "masg": "masg",
+    "gd-opt": "gd",
+    "hb-opt": "hb",
     "nag-opt": "nag",
     "masg-opt": "masg",
 }
@@ -70,6 +68,7 @@ class Descent:
         steps: T; with `-opt` the most that are considered; by default 100, and 1000 there.
         step_scale: c of step lengths c/L; by default 1.
         batch_size: m, of random batches; by default all records.
+        asked_momentum: β of heavy-ball steps; by default the best without noise, and with `-opt` the best.
     """
 
     solver: DescentSolver
@@ -80,11 +79,12 @@ class Descent:
     steps: int | None
     step_scale: float | None
     batch_size: int | None
+    asked_momentum: float | None = None
 
     @property
     def optimised(self) -> bool:
         """Whether noise and number of steps are those of the least bound."""
-        return self.solver in ("nag-opt", "masg-opt")
+        return self.solver.endswith("-opt")
 
     @property
     def curvature(self) -> Curvature:
@@ -94,7 +94,27 @@ class Descent:
     def schedule(self, count: int) -> Schedule:
         """The schedule of so many steps."""
         scale = self.step_scale or 1.0
-        return schedule_of(METHODS[self.solver], self.curvature, scale=scale, count=count)
+        method = METHODS[self.solver]
+        return schedule_of(method, self.curvature, scale=scale, count=count, momentum=self.momentum)
+
+    @cached_property
+    def momentum(self) -> float | None:
+        """β of heavy-ball steps, where it is not the best without noise.
+
+        Over batches it is that of full gradients, whose noise is all but the same at the same cost (Kuru et
+        al. 2022, Remark 4.2), with what sampling adds.
+        """
+        if self.asked_momentum is not None or self.solver != "hb-opt":
+            return self.asked_momentum
+        return best_momentum(
+            self.curvature,
+            (self.step_scale or 1.0) / self.curvature.most,
+            self.steps or MOST_STEPS,
+            start=self._start,
+            variance=self._whole_variance,
+            sampling=self._sampling,
+            pure=self.budget.pure,
+        )
 
     def releases(self) -> tuple[Release, ...]:
         """The gradients of a run: noise shared evenly, or as the bound on the error has it.
@@ -112,11 +132,9 @@ class Descent:
         if not self.optimised:
             count = self.steps or _STEPS
             return (release(1.0, count),)
-        whole = release(1.0, 1)
-        longest = self.schedule(self.steps or MOST_STEPS)
-        variance = whole.size * whole.variance / allowed.n**2
-        count = best_count(longest, start=self._start, variance=variance, pure=allowed.pure)
-        shares = best_shares(longest.first(count).weights, pure=allowed.pure)
+        bound = bound_of(self.schedule(self.steps or MOST_STEPS))
+        count = best_count(bound, start=self._start, variance=self._whole_variance, pure=allowed.pure)
+        shares = best_shares(bound.weights(count), pure=allowed.pure)
         return tuple(release(share, 1) for share in shares.tolist())
 
     def _over_batches(self, rate: float) -> tuple[SubsampledSum, ...]:
@@ -126,20 +144,20 @@ class Descent:
         law = BatchLaw(pure, rate)
         budget = allowed.whole if pure else allowed.whole**2
         count = self.steps or (MOST_STEPS if self.optimised else _STEPS)
-        schedule = self.schedule(count)
         if self.optimised:
+            bound = bound_of(self.schedule(count))
             # Noise of strength 1 on the sum is 2C·Laplace's unit, or C·Gauss's, in every direction.
             unit = loss.size * (4.0 * (loss.size + 1) if pure else 1.0)
             per_record = (loss.longest / (rate * n)) ** 2
             count = best_batch_count(
-                schedule,
+                bound,
                 law,
                 budget,
                 start=self._start,
                 unit=unit * per_record,
-                sampling=(1 - rate) * self._square / (rate * n),
+                sampling=self._sampling,
             )
-            weight = schedule.first(count).weights
+            weight = bound.weights(count)
         else:
             weight = np.ones(count)
         if pure:
@@ -158,9 +176,18 @@ class Descent:
         return log(self.loss.classes)
 
     @property
-    def _square(self) -> float:
-        """Bound on a row's mean squared gradient, where labels are as probable as the weights say."""
-        return 0.25 if self.loss.classes == 2 else 1.0 - 1.0 / self.loss.classes
+    def _whole_variance(self) -> float:
+        """Total variance of the noise on one full gradient that has the whole budget."""
+        whole = self.budget.release(self.loss, "gradient", self.loss.longest)
+        return whole.size * whole.variance / self.budget.n**2
+
+    @property
+    def _sampling(self) -> float:
+        """Total variance of a batch's mean, where labels are as probable as the weights say."""
+        if self.batch_size is None or self.batch_size >= self.budget.n:
+            return 0.0
+        square = 0.25 if self.loss.classes == 2 else 1.0 - 1.0 / self.loss.classes
+        return (1 - self.batch_size / self.budget.n) * square / self.batch_size
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
@@ -190,20 +217,18 @@ class Descent:
             left=sqrt(left),
             unknown=(
                 "what the penalty and shortening move from a plain fit",
-                *(() if bounded else ("what the steps left undone",)),
+                *(() if bounded else ("what curvature that changes on the way adds",)),
                 *(("what random batches add",) if batches else ()),
             ),
         )
 
     def bounds(self, releases: Sequence[Release]) -> tuple[float, float]:
-        """Variance of a weight by the noise, and square of the way that steps leave; of `hb` none is known.
+        """Variance of a weight by the noise, and square of the way that steps leave.
 
-        By Theorems 4.1 and 4.3 and strong convexity; plain and heavy-ball steps are taken for as noisy.
+        With momentum β what heavy-ball steps do is known of quadratics alone: see `HeavyBallBound`.
         """
         variances = np.concatenate([np.full(r.count, r.variance / r.divisor**2) for r in releases])
-        schedule, least = self.schedule(len(variances)), self.curvature.least
-        left = 0.0 if schedule.method == "hb" else schedule.left_of_start
-        return float(schedule.weights @ variances) / least, 2 * left * self._start / least
+        return bound_of(self.schedule(len(variances))).distances(variances, self._start)
 
 
 def _with_laplace_noise(law: BatchLaw, weight: Array, epsilon: float) -> list[SubsampledRun]:

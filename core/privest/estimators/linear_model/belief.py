@@ -22,9 +22,8 @@ _LEAST_BEND = 0.1
 to be at least: a fifth of the most that a row can have, as noise hides it where features hardly vary. Of
 several columns each has its own, for its part of the loss."""
 
-_DOUBTED = 2.0
-"""Deviations of the noise on a Hessian from which on its eigenvalues are seen: chosen on flights,
-and with it no other table warns more often."""
+_MOST_BEND = 0.5
+"""The most of it that one row can have, as |1 − 2p| is at most 1."""
 
 _FREEDOM = 2.0
 """Degrees of freedom of the t law that coefficients have before any evidence, if it may tell their scale."""
@@ -101,9 +100,10 @@ class Belief:
 
     Attributes:
         mean: (columns, size).
-        covariance: of its error, by all that is known to move it.
-        doubted: the same if a Hessian tells the less the nearer its eigenvalues are to its noise. Where they
-            are made of it a gradient seems to tell coefficients that it does not.
+        covariance: of its error, by all that is known to move it. A Hessian tells the less the nearer its
+            eigenvalues are to its noise: where they are made of it a gradient seems to tell coefficients
+            that it does not. And what is believed before any evidence holds the mean back where it tells
+            little: how far, to first order, counts as an error more.
         noise: the part of that which the noise makes.
         prior: precision before any evidence.
         bent: Hessian of the mean loss, without its penalty.
@@ -112,7 +112,6 @@ class Belief:
 
     mean: Array
     covariance: Array
-    doubted: Array
     noise: Array
     prior: Array
     bent: Array
@@ -161,10 +160,11 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
         gain, noisy = covariance @ slope.T, float(noise @ trust**2)
         before = prior.precision(columns, prior.scales(mean.reshape(start.shape) - start, covariance))
     seen = slope - (pooled.hessian - pooled.seen) / units
-    doubted = np.linalg.inv(before + float(trust.sum()) * (seen.T @ seen)).astype(np.float64)
+    known = np.linalg.inv(before + float(trust.sum()) * (seen.T @ seen)).astype(np.float64)
+    held = known @ before @ (mean - start.ravel())
     bent = pooled.hessian / units[:, None] / units
     noisy = noisy * (gain @ gain.T)
-    return Belief(mean.reshape(start.shape), covariance, doubted, noisy, before, bent, prior.penalty)
+    return Belief(mean.reshape(start.shape), known + np.outer(held, held), noisy, before, bent, prior.penalty)
 
 
 @dataclass(frozen=True)
@@ -200,12 +200,15 @@ class _Pooled:
         values, vectors = np.linalg.eigh(last.seen.curvature + np.einsum("k,kij->ij", weights, apart))
         values, variance = np.maximum(values, 0.0), float(weights**2 @ noise)
         hessian = (vectors * values) @ vectors.T
-        likely = values**2 / (values**2 + _DOUBTED**2 * variance)
+        likely = values**2 / (values**2 + variance)
         ways = np.array([((last.at - each.at) / last.units).ravel() for each in evidence])
         lost = np.vecdot(ways @ hessian, ways)
         shaken = both * (size + 1) / 8 * np.vecdot(ways, ways)
         excess = np.sum(np.einsum("kij,kj->ki", apart, ways) ** 2, axis=1) / 4 - shaken
         trust = (lost / np.maximum(shaken, 1e-100)) ** 2
-        bend = float(excess @ trust) / max(float(lost**2 @ trust), 1e-300)
+        # Twice the loss on the way is by the mean of both, as the last alone has next to none of a long one.
+        midway = np.maximum(lost + np.vecdot(np.einsum("kij,kj->ki", apart, ways), ways) / 2, lost / 10)
+        bend = float(excess @ trust) / max(float(midway**2 @ trust), 1e-300)
         seen = (vectors * (values * likely)) @ vectors.T
-        return cls(hessian, seen, variance, max(bend, _LEAST_BEND**2 / len(last.at)))
+        bend = min(max(bend, _LEAST_BEND**2 / len(last.at)), _MOST_BEND**2)
+        return cls(hessian, seen, variance, bend)

@@ -53,8 +53,8 @@ class CoefficientError(ExpectedError):
     accuracy: Annotated[
         float | None,
         Doc(
-            "of `spider`: α, where some point of the run is expected to have a gradient no longer than that, "
-            "and no curvature below −√(ρα) for the ρ of the loss",
+            "of `spider`: α, where in 95 of 100 runs some point has a gradient no longer than that, and no "
+            "curvature below −√(ρα) for the ρ of the loss",
             omit_default=True,
         ),
     ] = None

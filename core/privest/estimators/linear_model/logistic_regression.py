@@ -11,7 +11,7 @@ from privest.arrays import Array
 from privest.estimators.base import BasePlan, Estimator, require
 from privest.estimators.column_scales import ColumnScales
 from privest.estimators.linear_model.accelerated import DESCENTS, MOST_STEPS
-from privest.estimators.linear_model.fit import Fit
+from privest.estimators.linear_model.fit import Curvature, Fit
 from privest.estimators.linear_model.forecast import CoefficientError, forecast
 from privest.estimators.linear_model.logistic_spec import LogisticSpec, Solver
 from privest.estimators.linear_model.losses.logistic import ClassMoments
@@ -143,6 +143,9 @@ class LogisticRegression(Answer):
         tuple[str, ...] | None, Doc("of a table: the columns and categories that coefficients are for")
     ] = None
     label: Annotated[str | None, Doc("of a table: the column whose classes it tells")] = None
+    curvature: Annotated[
+        Curvature | None, Doc("of `spider`: how the loss bends at the answer, which is no minimum if down")
+    ] = None
 
     def in_columns(self, recipe: Recipe, expected: ExpectedError) -> "LogisticRegression":
         """The classifier with the names of its label and its features, in whose own units it is."""
@@ -252,6 +255,9 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
         "steps, step_scale and batch_size belong to the descents gd, hb, nag and masg, with -opt or not",
     )
     require(
+        solver in ("hb", "hb-opt") or spec.momentum is None, "momentum belongs to the descents hb and hb-opt"
+    )
+    require(
         not spec.sampling_errors or shape.dim <= MOST_FEATURES,
         f"sampling_errors are known for at most {MOST_FEATURES} features",
     )
@@ -316,6 +322,7 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
         planned.shape.classes,
         _spread(fit, fit.stated),
         None if fit.sampling is None else _spread(fit, fit.sampling),
+        curvature=fit.curvature,
         uncertainty=fit.uncertainty,
     )
 

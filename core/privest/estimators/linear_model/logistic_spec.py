@@ -23,8 +23,9 @@ class LogisticSpec(Options):
         Option(
             "`newton` (noisy moments, then noisy gradients and Hessians if there are records enough), "
             "`clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` "
-            "(Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` "
-            "divide the noise and count the steps by the bound on their error; by default `newton` for "
+            "(Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, "
+            "`nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, "
+            "and `hb-opt` chooses its momentum by it; by default `newton` for "
             "two classes of records enough, else `clipped`. With another loss than `logistic` it is "
             "`escape`, or `spider` if it is asked for, which sees each record once and has its guarantee "
             "where there are very many"
@@ -71,3 +72,12 @@ class LogisticSpec(Options):
             omit_default=True,
         ),
     ] = "logistic"
+    momentum: Annotated[
+        float | None,
+        Option(
+            "β of `hb` and `hb-opt`: by default the best without noise, and of `hb-opt` the best with it",
+            ge=0,
+            le=0.999,
+            omit_default=True,
+        ),
+    ] = None

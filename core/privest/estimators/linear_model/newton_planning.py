@@ -210,7 +210,6 @@ class NewtonSolver:
             sampling=of(sampling),
             of=weighted_fit(self.penalty, feature_map.bound),
             covers=True,
-            doubted=of(belief.doubted),
             believes=True,
             unknown=(told,),
             warnings=(told,) if taken > _MUCH else (),

@@ -5,7 +5,6 @@ square of sensitivity over σ. Over full gradients strengths add up to the budge
 in closed form. Over random batches strength costs less, but by a law of its own.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, log
@@ -13,7 +12,7 @@ from math import inf, log
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.linear_model.acceleration_schedule import Schedule
+from privest.estimators.linear_model.acceleration_bounds import ErrorBound
 from privest.privacy.mechanisms import Scheme
 
 _POINTS = 20_000
@@ -104,25 +103,23 @@ class BatchLaw:
 
 
 def best_batch_count(
-    schedule: Schedule, law: BatchLaw, budget: float, *, start: float, unit: float, sampling: float
+    bound: ErrorBound, law: BatchLaw, budget: float, *, start: float, unit: float, sampling: float
 ) -> int:
     """T′ of a run on random batches, as `best_count` has it on full gradients.
 
     Args:
-        schedule: steps to consider.
+        bound: on the steps to consider.
         law: of the noise.
         budget: ε or μ².
         start: E₀.
         unit: total variance of noise of strength 1.
         sampling: total variance of a batch's mean.
     """
+    left = bound.left
 
-    def bounds() -> Iterator[float]:
-        left = schedule.logarithms
-        for count in range(1, len(left) + 1):
-            weight = np.exp(left[count - 1] - left[:count]) * schedule.entering[:count]
-            strengths = law.divide(weight, budget)
-            noise = unit / strengths**law.power + sampling
-            yield float(np.exp(left[count - 1])) * start + float(weight @ noise) / 2
+    def error(count: int) -> float:
+        weight = bound.weights(count)
+        noise = unit / law.divide(weight, budget) ** law.power + sampling
+        return float(left[count - 1]) * start + float(weight @ noise) / 2
 
-    return int(np.argmin(list(bounds()))) + 1
+    return min(range(1, len(left) + 1), key=error)

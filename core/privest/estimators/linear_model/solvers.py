@@ -114,7 +114,7 @@ def configured_solver(
         return EscapeSolver(*problem, budget) if solver == "escape" else SpiderSolver(*problem, target)
     feature_map = FeatureMap.of(shape, shape.usual_length, intercept=spec.intercept)
     loss = LogisticGradient(feature_map.size, len(shape.classes))
-    steps = (spec.steps, spec.step_scale, spec.batch_size)
+    steps = (spec.steps, spec.step_scale, spec.batch_size, spec.momentum)
     return Descent(solver, feature_map, loss, budget, penalty, *steps)
 
 

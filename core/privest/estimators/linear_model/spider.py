@@ -12,8 +12,8 @@ from privest.arrays import Array, SymmetricCoordinates
 from privest.estimators.linear_model.losses.derivatives import Leaf
 from privest.privacy.oracle import StreamOracle
 
-GRADIENT, HESSIAN = "gradient", "hessian"
-"""The two streams."""
+GRADIENT, HESSIAN, CURVATURE = "gradient", "hessian", "curvature"
+"""The streams: of gradients, of Hessians for escapes, and of the one Hessian at the answer."""
 
 Escape = Literal["released", "products"]
 """How an escape sees the Hessian: as one matrix released with noise, or, as printed, in noisy products with a
@@ -37,6 +37,7 @@ class SpiderSchedule:
         escape_steps: Γ; 0 for no escapes.
         escape_radius: Ξ.
         escapes: τ, after which all is taken afresh: in `products`, for the sake of privacy.
+        check: records that are kept for a Hessian at the answer.
     """
 
     step_size: float
@@ -51,6 +52,7 @@ class SpiderSchedule:
     escape_steps: int
     escape_radius: float
     escapes: int
+    check: int
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,20 @@ class Descent:
     def answer(self) -> Array:
         """(d,)."""
         return self.points[self.chosen]
+
+
+def curvatures_at(gate: StreamOracle, point: Array, schedule: SpiderSchedule) -> Array:
+    """The eigenvalues of a noisy Hessian at a point, from records that no other leaf of the run has seen.
+
+    They cost nothing more, as several streams cost as much as the costliest. What a run answers is so checked
+    by what it has not seen.
+
+    Returns:
+        (d,) the least first.
+    """
+    gate.extend(CURVATURE, Leaf(point, None, schedule.check), schedule.check, anew=True)
+    matrix = SymmetricCoordinates(len(point)).matrix(gate.prefix(CURVATURE))
+    return np.asarray(np.linalg.eigvalsh(matrix), dtype=np.float64)
 
 
 def spider(gate: StreamOracle, *, start: Array, schedule: SpiderSchedule) -> Descent:
@@ -202,7 +218,7 @@ class _Estimates:
             name: first if self._before is None else max(1, ceil(growth * moved))
             for name, (first, growth) in streams.items()
         }
-        if sum(sizes.values()) > gate.unused:
+        if sum(sizes.values()) > gate.unused - schedule.check:
             return None
         for name, records in sizes.items():
             gate.extend(name, Leaf(point, self._before, records), records, anew=self._before is None)
@@ -216,7 +232,7 @@ class _Estimates:
         if schedule.escape == "products":
             radius = schedule.escape_radius
             return lambda way: radius * gate.product(HESSIAN, way / radius)
-        if schedule.hessian_batch > gate.unused:
+        if schedule.hessian_batch > gate.unused - schedule.check:
             return None
         gate.extend(HESSIAN, Leaf(point, None, schedule.hessian_batch), schedule.hessian_batch, anew=True)
         matrix = SymmetricCoordinates(len(point)).matrix(gate.prefix(HESSIAN))

@@ -8,15 +8,17 @@ from math import ceil
 import numpy as np
 
 from privest.estimators.linear_model.feature_map import FeatureMap
-from privest.estimators.linear_model.fit import Fit, same_steps
+from privest.estimators.linear_model.fit import Curvature, Fit, same_steps
 from privest.estimators.linear_model.nonconvex import Nonconvex
-from privest.estimators.linear_model.spider import spider
+from privest.estimators.linear_model.spider import curvatures_at, spider
 from privest.estimators.linear_model.spider_schedule import Problem, SpiderPlan, plan
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.matrix_mechanism import PrefixSums, Stream, variance_of_total
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
+
+_SADDLE = "along some direction the loss falls away on both sides of the answer: it is no minimum"
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class SpiderSolver(Nonconvex):
         """The statistics that the gate may add up, by the names that releases use."""
         return self.planned.statistics
 
-    def releases(self) -> tuple[Stream, PrefixSums]:
-        """The stream of Hessians, then that of gradients."""
+    def releases(self) -> tuple[Stream, PrefixSums, PrefixSums]:
+        """The streams of Hessians, of gradients, and of the Hessian at the answer."""
         return self.planned.releases
 
     def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
@@ -63,7 +65,10 @@ class SpiderSolver(Nonconvex):
         answer, segment = found.answer[None], self.noise_variance(releases)
         whole = same_steps(feature_map, answer, max(variance, segment))
         noise = same_steps(feature_map, answer, variance or segment).noise
-        return replace(whole, noise=noise, hidden=whole.is_useless)
+        least = float(curvatures_at(gate.streams, found.answer, schedule)[0])
+        curvature = Curvature(least, max(least - self.planned.doubt, -self.objective.gradient_lipschitz))
+        warnings = (_SADDLE,) if least < -self.planned.doubt else ()
+        return replace(whole, noise=noise, hidden=whole.is_useless, curvature=curvature, warnings=warnings)
 
     def noise_variance(self, releases: Sequence[Release]) -> float:  # noqa: ARG002
         """Variance of a weight, by the steps of one whole segment of the run, of which there may be more."""

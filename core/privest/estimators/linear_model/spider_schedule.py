@@ -5,24 +5,27 @@ from math import ceil, log, log1p, pi, sqrt
 
 from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians
 from privest.estimators.linear_model.losses.smooth import SmoothLoss
-from privest.estimators.linear_model.spider import GRADIENT, HESSIAN, Escape, SpiderSchedule
+from privest.estimators.linear_model.spider import CURVATURE, GRADIENT, HESSIAN, Escape, SpiderSchedule
 from privest.privacy.calibration import largest, mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.matrix_mechanism import PrefixSums, Stream, prefix_products, prefix_sums
 from privest.privacy.statistic import AnyStatistic
 
 _GRADIENT_SHARE = 1 / 8
-"""Root mean square error of a gradient, over α; an escape is tried at four times that."""
+"""Largest error of a gradient, over α; an escape is tried at four times that."""
 
 _HESSIAN_SHARE = 1 / 4
-"""Error of a Hessian, over √(ρα), half by sampling and half by noise."""
+"""Largest error of a Hessian, over √(ρα), half by sampling and half by noise."""
+
+FAILURE = 0.05
+"""ω: probability that some error of a run is larger than planned, and that nothing is guaranteed."""
 
 _DESCENT = 1 / 12
 """What an escape gains, over √(α³/ρ), with such errors: Ξ = √(α/ρ) along a curvature of −√(ρα) gains one
 half, of which the change of curvature takes 1/6, the gradient's error 1/8 and the Hessian's 1/8."""
 
-_COARSEST = 4.0
-"""α over G at most: there a gradient is off by G/2, and with more it would tell nothing."""
+_COARSEST = 20.0
+"""α over G at most: there a gradient is off by about G/2 in the mean, and with more it would tell nothing."""
 
 _LONGEST = 4096
 """Leaves of a segment."""
@@ -74,15 +77,19 @@ class SpiderPlan:
 
     Attributes:
         schedule: public constants.
-        releases: the streams, each of which sees other records: of Hessians, then of gradients.
+        releases: the streams, each of which sees other records: of Hessians, of gradients, and of the Hessian
+            at the answer.
         statistics: what they are of.
-        accuracy: α: some point of the run is expected to have |∇F| <= α and no curvature below −√(ρα).
+        doubt: what the least curvature at the answer may be below what is released, in 19 of 20 runs.
+        accuracy: α: but for a probability of `FAILURE` some point of the run has |∇F| <= α and no curvature
+            below −√(ρα).
         warnings: for the analyst.
     """
 
     schedule: SpiderSchedule
-    releases: tuple[Stream, PrefixSums]
+    releases: tuple[Stream, PrefixSums, PrefixSums]
     statistics: dict[str, AnyStatistic]
+    doubt: float
     accuracy: float
     warnings: tuple[str, ...]
 
@@ -97,8 +104,40 @@ class _Sizes:
     leaves: int
 
 
+@dataclass(frozen=True)
+class _Lengths:
+    """How long a run for one α is at most: the numbers of its escapes and its steps."""
+
+    escapes: float
+    steps: float
+
+    @classmethod
+    def of(cls, problem: Problem, alpha: float) -> "_Lengths":
+        """Of B in all a step gains η|g|²/4 while |g| > α/2, and an escape a share of √(α³/ρ)."""
+        excess, error = problem.excess, _GRADIENT_SHARE * alpha
+        escapes = excess / (_DESCENT * sqrt(alpha**3 / problem.loss.hessian_lipschitz))
+        return cls(escapes, excess * problem.loss.gradient_lipschitz / (4 * error**2) + escapes)
+
+    def rare(self) -> float:
+        """ℓ with e^−ℓ = ω/8T: no estimate of T is further off than its bound, but for a probability of ω/2.
+
+        Each has a bound by sampling, which holds but for 2e^−ℓ, and one by noise.
+        """
+        return log(8 * (self.steps + 2) / FAILURE)
+
+
+def _batch(spread: float, longest: float, rare: float, error: float) -> float:
+    """Records for which sampling is off by the error at most, but for 2e^−ℓ (Bernstein; Pinelis 1994).
+
+    √(2Vℓ/b) + (2/3)Rℓ/b, for a variance of V a record and vectors of at most R.
+    """
+    root = sqrt(2 * spread)
+    share = 2 * error / (root + sqrt(root**2 + 8 / 3 * longest * error))  # √(ℓ/b)
+    return rare / share**2
+
+
 def _sizes(problem: Problem, alpha: float) -> _Sizes:
-    """Batches by which gradients and Hessians are as exact as α asks.
+    """Batches by which gradients and Hessians are as exact as α asks, all of them but for `FAILURE`.
 
     With b_t = ⌈b·M|x_t − x_{t−1}|/G⌉, at which no leaf is more sensitive than the first, the change of
     gradients in a segment adds Gκ/b to the sampling variance G²/b. The two and the noise share the error.
@@ -107,25 +146,29 @@ def _sizes(problem: Problem, alpha: float) -> _Sizes:
     B^(4/9)M^(4/9)G^(1/9) for a factor, of which (BGM)^⅓, ours, is the geometric mean.
     """
     loss, mu, d = problem.loss, problem.mu, problem.loss.size
-    steep, error = loss.gradient_bound, _GRADIENT_SHARE * alpha
+    steep, error = loss.gradient_bound, _GRADIENT_SHARE * alpha / 2  # half by sampling, half by noise
+    rare = _Lengths.of(problem, alpha).rare()
+    tail = sqrt(2 * rare)  # a length of normal noise exceeds its mean by so many σ but for e^−ℓ
     batch, drift, leaves = 1, steep, 1
     for _ in range(50):  # each grows with the others, the last like a logarithm
-        sampled = 4 * steep**2 / error**2
+        sampled = _batch(2 * steep**2, 2 * steep, rare, error)
         norm = log(leaves) / pi + 1.07  # about that of `column`, and as much on the noisiest row
-        noisy = 2 * sqrt(2 * d) * steep * norm / (error * mu)
+        noisy = 2 * steep * norm * (sqrt(d) + tail) / (error * mu)
         found = ceil(max(sampled, noisy))
-        drift = max(steep, found * error**2 / (2 * steep) - steep)
+        spread = max(0.0, error - 4 / 3 * steep * rare / found) ** 2 * found / (2 * rare)
+        drift = max(steep, spread / steep - steep)
         if found == batch:
             break
-        batch, leaves = found, min(_LONGEST, ceil(drift / error) + 1)
+        batch, leaves = found, min(_LONGEST, ceil(2 * drift / (_GRADIENT_SHARE * alpha)) + 1)
     error = _HESSIAN_SHARE * sqrt(loss.hessian_lipschitz * alpha) / 2
-    sampled = 2 * loss.gradient_lipschitz**2 * log(2 * d) / error**2
-    noisy = sqrt(2 * d) * 2 * loss.gradient_lipschitz * sqrt(problem.rank) / (error * mu)
+    smooth = loss.gradient_lipschitz
+    sampled = _batch(smooth**2, 2 * smooth, rare + log(d), error)  # of a matrix (Tropp 2012)
+    noisy = (sqrt(2 * d) + tail) * 2 * smooth * sqrt(problem.rank) / (error * mu)
     return _Sizes(batch, ceil(max(sampled, noisy)), drift, leaves)
 
 
 def _needed(problem: Problem, alpha: float) -> float:
-    """Records with which the guarantee holds at the latest: Lemma 3.15, in plain constants, no logarithms.
+    """Records with which the guarantee holds at the latest: Lemma 3.15, in plain constants.
 
     While |g| > α/2 a step gains η|g|²/4, so these |g| add up to at most 8BM/α, in BM/(4(α/8)²) steps. Of
     escapes there are 12·B√ρ/α^1.5, each of which goes Ξ. A refresh takes b, and the rest b/G for each unit
@@ -136,16 +179,15 @@ def _needed(problem: Problem, alpha: float) -> float:
     released Hessian there are none of them.)
     """
     loss, excess = problem.loss, problem.excess
-    sizes = _sizes(problem, alpha)
-    escapes = excess / (_DESCENT * sqrt(alpha**3 / loss.hessian_lipschitz))
+    sizes, lengths = _sizes(problem, alpha), _Lengths.of(problem, alpha)
     error = _GRADIENT_SHARE * alpha
-    path = excess * loss.gradient_lipschitz / error + escapes * loss.gradient_lipschitz * sqrt(
-        alpha / loss.hessian_lipschitz
-    )
-    steps = excess * loss.gradient_lipschitz / (4 * error**2) + escapes
+    path = excess * loss.gradient_lipschitz / error
+    path += lengths.escapes * loss.gradient_lipschitz * sqrt(alpha / loss.hessian_lipschitz)
     refreshes = 1 + path / sizes.drift
     return (
-        sizes.batch * (refreshes + path / loss.gradient_bound) + steps + sizes.hessian_batch * (1 + escapes)
+        sizes.batch * (refreshes + path / loss.gradient_bound)
+        + lengths.steps
+        + sizes.hessian_batch * (2 + lengths.escapes)
     )
 
 
@@ -163,7 +205,7 @@ def plan(problem: Problem, *, escape: Escape | None = None) -> SpiderPlan:
     coarsest = _COARSEST * loss.gradient_bound
     alpha = coarsest / largest(lambda finer: _needed(problem, coarsest / finer) <= problem.n, 1.0, 1e6)
     sizes = _sizes(problem, alpha)
-    if sizes.batch + sizes.hessian_batch > problem.n:
+    if sizes.batch + 2 * sizes.hessian_batch > problem.n:
         raise ValueError(_refusal(problem, coarsest))
     radius = sqrt(alpha / loss.hessian_lipschitz)
     gradients = prefix_sums(
@@ -193,11 +235,15 @@ def plan(problem: Problem, *, escape: Escape | None = None) -> SpiderPlan:
         escape_steps=steps,
         escape_radius=radius,
         escapes=refresh if escape == "products" else sizes.leaves,
+        check=sizes.hessian_batch,
     )
+    hessians = Hessians(loss, problem.rank)
+    check = _whole_hessians(problem, sizes, CURVATURE)
     return SpiderPlan(
         schedule,
-        (_hessians(problem, sizes, escape, refresh * steps), gradients),
-        {GRADIENT: Gradients(loss), HESSIAN: Hessians(loss, problem.rank)},
+        (_hessians(problem, sizes, escape, refresh * steps), gradients, check),
+        {GRADIENT: Gradients(loss), HESSIAN: hessians, CURVATURE: hessians},
+        _doubt(problem, sizes, check),
         alpha,
         _warnings(problem, alpha),
     )
@@ -205,14 +251,46 @@ def plan(problem: Problem, *, escape: Escape | None = None) -> SpiderPlan:
 
 def _hessians(problem: Problem, sizes: _Sizes, escape: Escape, products: int) -> Stream:
     """The Hessian's stream: of one leaf a segment, or of products."""
-    loss, mu = problem.loss, problem.mu * _WITHIN
-    clip = loss.gradient_lipschitz * sqrt(problem.rank) / sizes.hessian_batch
-    if escape == "products":
-        return prefix_products(
-            statistic=HESSIAN, n=problem.n, rows=loss.size, clip=clip, count=products, mu=mu
-        )
-    size = Hessians(loss, problem.rank).size
-    return prefix_sums("square-root", statistic=HESSIAN, n=problem.n, size=size, clip=clip, leaves=1, mu=mu)
+    if escape == "released":
+        return _whole_hessians(problem, sizes, HESSIAN)
+    return prefix_products(
+        statistic=HESSIAN,
+        n=problem.n,
+        rows=problem.loss.size,
+        clip=_hessian_clip(problem, sizes),
+        count=products,
+        mu=problem.mu * _WITHIN,
+    )
+
+
+def _whole_hessians(problem: Problem, sizes: _Sizes, statistic: str) -> PrefixSums:
+    """A stream of Hessians, each released once."""
+    return prefix_sums(
+        "square-root",
+        statistic=statistic,
+        n=problem.n,
+        size=Hessians(problem.loss, problem.rank).size,
+        clip=_hessian_clip(problem, sizes),
+        leaves=1,
+        mu=problem.mu * _WITHIN,
+    )
+
+
+def _hessian_clip(problem: Problem, sizes: _Sizes) -> float:
+    """Length of one record's part of a mean Hessian."""
+    return problem.loss.gradient_lipschitz * sqrt(problem.rank) / sizes.hessian_batch
+
+
+def _doubt(problem: Problem, sizes: _Sizes, check: PrefixSums) -> float:
+    """How far a released Hessian's least eigenvalue may be above the true one, in 19 of 20 runs.
+
+    Half of the chance goes to the noise, of whose matrix the largest eigenvalue is √(2d)·σ at most in
+    expectation and exceeds that by tσ with a probability of e^(−t²/2); half to the sampling (Tropp 2012).
+    """
+    d, smooth = problem.loss.size, problem.loss.gradient_lipschitz
+    noise = check.deviation * (sqrt(2 * d) + sqrt(2 * log(2 / FAILURE)))
+    rare = log(2 * d / FAILURE) / sizes.hessian_batch
+    return noise + smooth * (sqrt(2 * rare) + 4 / 3 * rare)
 
 
 def _noise_of(problem: Problem, sizes: _Sizes, escape: Escape, products: int, radius: float) -> float:
@@ -229,7 +307,9 @@ def _escape_steps(problem: Problem, alpha: float, radius: float, gradients: Pref
     """Γ: in which the noise on one gradient, along a curvature of half of −√(ρα), grows to 2Ξ (Lemma 3.9)."""
     loss = problem.loss
     growth = log1p(sqrt(loss.hessian_lipschitz * alpha) / (2 * loss.gradient_lipschitz))
-    first = gradients.scale / loss.gradient_lipschitz
+    # Along one direction it is shorter than this share of σ with a probability of ω/4 in all escapes.
+    share = sqrt(pi / 2) * FAILURE / (4 * max(1.0, _Lengths.of(problem, alpha).escapes))
+    first = share * gradients.scale / loss.gradient_lipschitz
     return max(1, ceil(log(max(2 * radius / first, 1.0)) / growth))
 
 
@@ -250,7 +330,7 @@ def _refusal(problem: Problem, alpha: float) -> str:
 
     def batches(epsilon: float) -> int:
         sizes = _sizes(replace(problem, target=replace(problem.target, epsilon=epsilon)), alpha)
-        return sizes.batch + sizes.hessian_batch
+        return sizes.batch + 2 * sizes.hessian_batch
 
     asked = problem.target.epsilon
     least = 1.05 / largest(lambda e: batches(1 / e) <= problem.n, min(1e-3, 1 / asked), 1 / asked)

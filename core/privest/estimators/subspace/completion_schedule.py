@@ -94,7 +94,7 @@ class DataModel:
         return self.rank * asin(sqrt(min(turned, 1.0))) ** 2
 
     def descent(
-        self, error: float, deviation: float, count: int, longest: float | None
+        self, error: float, deviation: float, count: int, longest: float | None, damping: float = 1.0
     ) -> tuple[list[float], list[float], float]:
         """Clips and lengths of steps, and the square of the distance at their end.
 
@@ -107,14 +107,15 @@ class DataModel:
             deviation: of the noise on a coordinate of a mean gradient, over its clip.
             count: of steps.
             longest: step there may be; r, a Newton step, unless it is given.
+            damping: factor on the lengths of steps.
         """
         curvature = _CURVATURE * self.seen**2 / self.rank  # the square is what was measured
-        longest = self.rank if longest is None else longest
+        longest = damping * self.rank if longest is None else longest
         clips, steps = list[float](), list[float]()
         for _ in range(count):
             clip = max(sqrt(error), _NEAREST) / sqrt(self.rank * self.known)
             noise = self.free * (deviation * clip) ** 2
-            step = min(longest, curvature * error / (curvature**2 * error + noise))
+            step = min(longest, damping * curvature * error / (curvature**2 * error + noise))
             error = min(right_angles(self.rank), (1 - curvature * step) ** 2 * error + step**2 * noise)
             clips.append(clip)
             steps.append(step)

@@ -6,7 +6,7 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.manifolds.grassmann import Grassmann
-from privest.optim.federated import owners_descent
+from privest.optim.federated import Rounds, owners_descent
 from privest.privacy.oracle import Oracle
 
 
@@ -20,17 +20,15 @@ def descent(
     gate: Oracle,
     *,
     asked: Callable[[Array], object],
-    steps: Sequence[float],
-    local_steps: int,
+    rounds: Rounds,
 ) -> Array:
-    """Descent on a gate's noisy gradients: by geodesics or, with local steps, federated.
+    """Descent on a gate's noisy gradients: by geodesics or, with local steps or by turns, federated.
 
     Args:
         basis: (dim, rank) orthonormal columns to start from.
         gate: of one owner, or several pooled.
         asked: what a gate is asked for the negative gradient at a basis.
-        steps: η_k, or the lengths of rounds.
-        local_steps: τ.
+        rounds: the steps, or the rounds of several owners.
 
     Returns:
         (dim, rank) orthonormal columns.
@@ -38,10 +36,9 @@ def descent(
     References:
         Zhang et al. (2024), Algorithm 1, for local steps.
     """
-    if local_steps == 1:
-        return geodesic_descent(basis, steps=steps, gradient=lambda at: gate.mean(asked(at)))
-    space = Grassmann(*basis.shape)
-    return owners_descent(space, gate, asked=asked, start=basis, lengths=steps, local_steps=local_steps)
+    if rounds.local_steps == rounds.turns == 1:
+        return geodesic_descent(basis, steps=rounds.lengths, gradient=lambda at: gate.mean(asked(at)))
+    return owners_descent(Grassmann(*basis.shape), gate, asked=asked, start=basis, rounds=rounds)
 
 
 def geodesic_descent(basis: Array, *, steps: Sequence[float], gradient: Callable[[Array], Array]) -> Array:

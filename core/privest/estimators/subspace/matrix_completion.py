@@ -27,7 +27,7 @@ from privest.estimators.subspace.plan import (
 from privest.estimators.subspace.schedule import right_angles
 from privest.manifolds.grassmann import Grassmann
 from privest.metadata import PartialVectorsMetadata
-from privest.optim.federated import LocalSteps
+from privest.optim.federated import APART, LocalSteps, ServerStep, Turns, damping
 from privest.options import Doc, Option, Options
 from privest.privacy.budget import PrivacyBudget, certified
 from privest.privacy.cost import PrivacyTarget
@@ -57,17 +57,19 @@ class MatrixCompletionSpec(Options):
     """A subspace to be estimated, near which rows lie of which some entries are not known.
 
     Each row is divided by the length of its known part, so that none counts more than another. The subspace
-    is that of one noisy second moment. Where `steps`, `step_size` or `local_steps` ask for a descent, that
-    moment is its start. A descent is for rows that lie in the subspace all but exactly. It finds that more
-    exactly than their moment does, and cannot tell its error. Completed rows are not released, as they would
-    say things of single records: whoever holds a row fits the basis to it by least squares on its known
-    entries.
+    is that of one noisy second moment. Where `steps`, `step_size`, `local_steps` or `turns` ask for a
+    descent, that moment is its start. A descent is for rows that lie in the subspace all but exactly. It
+    finds that more exactly than their moment does, and cannot tell its error. Completed rows are not
+    released, as they would say things of single records: whoever holds a row fits the basis to it by least
+    squares on its known entries.
     """
 
     rank: Annotated[int, Option("dimension of the subspace", ge=1, usual=2)]
     steps: Annotated[int | None, Option("of the descent", ge=1)] = None
     step_size: Annotated[float | None, Option("of its longest step", gt=0, le=1000)] = None
     local_steps: LocalSteps = 1
+    server_step: ServerStep = 1.0
+    turns: Turns = 1
 
 
 _ASSUMES = (
@@ -140,6 +142,8 @@ def plan(
         expected_error=error,
         why=planned.why,
         local_steps=spec.local_steps,
+        server_step=spec.server_step,
+        turns=spec.turns,
     )
 
 
@@ -177,7 +181,7 @@ def _descent(spec: MatrixCompletionSpec, picture: DataModel, budget: PrivacyBudg
     each = (1 - _START) / count
     # The mean of a round's gradients has the noise of one that has the whole share.
     deviation = budget.release(gradient, "gradient", 1.0, share=each).deviation
-    clips, steps, error = picture.descent(away, deviation, count, spec.step_size)
+    clips, steps, error = picture.descent(away, deviation, count, spec.step_size, damping(spec.turns))
     alike = [(clip, len(list(equal))) for clip, equal in groupby(clips)]
     sums = [budget.release(gradient, "gradient", clip, share=each * k, count=k * local) for clip, k in alike]
     expected = CompletionError.of(
@@ -192,7 +196,7 @@ def _picture(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata) -> DataM
 
 
 def _is_descent_asked(spec: MatrixCompletionSpec) -> bool:
-    return (spec.steps, spec.step_size, spec.local_steps) != (None, None, 1)
+    return (spec.steps, spec.step_size, spec.local_steps, spec.turns) != (None, None, 1, 1)
 
 
 def _warnings(picture: DataModel, expected: CompletionError) -> Iterator[str]:
@@ -214,11 +218,13 @@ def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata, target: P
     require(steps <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}")
     require(steps * spec.local_steps <= _MOST_STEPS, f"steps times local_steps must be at most {_MOST_STEPS}")
     require(spec.step_size is None or spec.step_size >= 1e-9, "step_size must be at least 1e-9")
+    require(spec.server_step == 1.0 or spec.local_steps > 1, APART)
     if _is_descent_asked(spec):
         require(
             _picture(spec, shape).seen > 0,
             "rows with no more known entries than the rank, as the schema has it, fit any subspace, and no "
-            "descent learns of them: leave out steps, step_size and local_steps, or ask for a smaller rank",
+            "descent learns of them: leave out steps, step_size, local_steps and turns, or ask for a smaller "
+            "rank",
         )
         require(
             steps * spec.local_steps * _work(shape, spec.rank) <= _LONGEST_RUN,
@@ -245,7 +251,7 @@ def _completion(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
     if not steps:
         found = completion_uncertainty(statistic, released, rank, planned.releases[0])
         return Completion(basis, uncertainty=found)
-    basis = descent(basis, gate, asked=lambda at: at, steps=steps, local_steps=planned.local_steps)
+    basis = descent(basis, gate, asked=lambda at: at, rounds=planned.rounds)
     most = Grassmann(*basis.shape).natural_radius
     return Completion(basis, uncertainty=chosen_steps_uncertainty(planned.expected_error.radius_95, most))
 
@@ -266,7 +272,7 @@ MATRIX_COMPLETION = Estimator(
     answer=Completion,
     plan=plan,
     run=run,
-    shown=("why", "step_sizes"),
+    shown=("why", "step_sizes", "local_steps", "server_step", "turns"),
     errors_apart=True,
     error_meaning="angles between the answer and the subspace, root mean square",
     unit="rad",

@@ -14,6 +14,7 @@ from privest.estimators.column_scales import SHARE, Columns, ColumnScales, Stand
 from privest.estimators.subspace.schedule import right_angles
 from privest.estimators.uncertainty import Answer, ExpectedError
 from privest.metadata import PartialVectorsMetadata, VectorsMetadata
+from privest.optim.federated import LocalSteps, Rounds, ServerStep, Turns, takes_part
 from privest.options import Doc
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
@@ -114,13 +115,39 @@ class SubspacePlan(BasePlan):
         rank: r.
         step_sizes: of the descent; none where there is no descent.
         local_steps: that every owner takes in each step of the descent.
+        server_step: see `Rounds`.
+        turns: in which owners take part in these steps; see `Rounds`.
     """
 
     shape: VectorsMetadata | PartialVectorsMetadata
     expected_error: AngleError
     rank: int
     step_sizes: tuple[float, ...]
-    local_steps: int = 1
+    local_steps: LocalSteps = 1
+    server_step: ServerStep = 1.0
+    turns: Turns = 1
+
+    @property
+    def rounds(self) -> Rounds:
+        """The steps of the descent, as rounds of several owners."""
+        return Rounds(self.step_sizes, self.local_steps, self.server_step, self.turns)
+
+    @property
+    def fewest_owners(self) -> int:
+        """As many as there are turns, or nobody would take part in some rounds."""
+        return self.turns
+
+    def counts(self, place: int) -> tuple[int, ...]:
+        """How often the owner at this place makes each release: gradients in its turns, others as all do."""
+        found, begun = list[int](), 0
+        for release in self.releases:
+            count = release.count
+            if release.statistic == "gradient":
+                ended = begun + count // self.local_steps
+                own = sum(takes_part(place, number, self.turns) for number in range(begun, ended))
+                count, begun = own * self.local_steps, ended
+            found.append(count)
+        return tuple(found)
 
     @property
     def scales(self) -> ColumnScales | None:

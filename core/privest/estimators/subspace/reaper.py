@@ -56,7 +56,7 @@ def reaper(
         mirror: entropic mirror descent (on sums of gradients: dual averaging), not Euclidean projection.
 
     Returns:
-        (dim, rank) the leading eigenvectors of the mean of the iterates.
+        (dim, dim) the eigenvectors of the mean of the iterates, the leading one first.
 
     References:
         Maunu et al. (2022), Algorithms 1 and 2, by projection or by mirror steps.
@@ -74,4 +74,4 @@ def reaper(
             values = capped(values, rank)
         p = (vectors * values) @ vectors.T
         mean += p
-    return np.linalg.eigh(mean)[1][:, -rank:][:, ::-1]
+    return np.linalg.eigh(mean)[1][:, ::-1]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,20 @@ _COVER = 1 + 1e-9
 """Factor on a diameter, for directions that rounding has turned; the square of that is below 1e-12."""
 
 
+class Relaxation(NamedTuple):
+    """The matrix at which a gradient is asked for.
+
+    Attributes:
+        p: symmetric, of D rows; or of k rows in a frame, for the matrix BPBᵀ.
+        center: (D,) to be taken off the rows.
+        frame: B, (D, k) orthonormal columns, public or released; None for all of the space.
+    """
+
+    p: Array
+    center: Array | None = None
+    frame: Array | None = None
+
+
 @dataclass(frozen=True)
 class Reaper:
     """Σ of the negative gradients of ‖(I − P)x‖: the symmetric part of u·xᵀ, u the residual's direction.
@@ -23,7 +38,7 @@ class Reaper:
     A row's gradient has Frobenius norm at most |u||x| = 1 (Maunu et al. 2022, (4.1)).
 
     Attributes:
-        dim: D, rows of P.
+        dim: rows of P: D, or k where matrices are kept within a frame of so many columns.
     """
 
     dim: int
@@ -48,15 +63,30 @@ class Reaper:
         below 0, and the first less the second is the product of u ∧ x and u′ ∧ x′, which is at least
         −√(1 − c²)√(1 − c′²). So −2⟨A, A′⟩ ≤ ½(1 − c²) + ½(1 − c′²), and |A − A′|² ≤ 2. Shorter gradients are
         no further apart.
+
+        In a frame B the gradient is BᵀAB, of the A that BPBᵀ has: these are no further apart than the A are.
         """
         return sqrt(2.0) * _COVER * clip
 
-    def clipped_sum(self, point: tuple[Array, Array | None], rows: Array, clip: float) -> Array:
-        """Σ over rows on the sphere, `point` being (P, centre); see `Statistic`."""
-        p, center = point
-        x = on_sphere(rows, center)
-        left = x - seen_by(x, 0.5 * p + 0.5 * p.T)  # the diameter rests on symmetry
-        length = lengths(left)
+    def clipped_sum(self, point: Relaxation, rows: Array, clip: float) -> Array:
+        """Σ over rows on the sphere; see `Statistic`."""
+        x, left, length = _residuals(point, rows)
         weight = clip / np.maximum(np.maximum(length, _LEAST_RESIDUAL), clip * length)
         total = (weight[:, None] * left).T @ x
         return self.coordinates.of(0.5 * total + 0.5 * total.T)
+
+
+def _residuals(point: Relaxation, rows: Array) -> tuple[Array, Array, Array]:
+    """Rows on the sphere and what P leaves of them, both as the frame sees them, and the latter's length.
+
+    As in `losses.residuals` a record's numbers have the same bits wherever in a batch it is.
+    """
+    x = on_sphere(rows, point.center)
+    p = 0.5 * point.p + 0.5 * point.p.T  # the diameter rests on symmetry
+    if point.frame is None:
+        left = x - seen_by(x, p)
+        return x, left, lengths(left)
+    directions = np.ascontiguousarray(point.frame.T)
+    along = seen_by(x, directions)
+    x -= np.einsum("nk,kd->nd", seen_by(along, p), directions)
+    return along, seen_by(x, directions), lengths(x)

@@ -11,13 +11,16 @@ from privest.estimators.subspace.robust_pca_planning import (
     RELAXED,
     STOCHASTIC,
     WIDEST_MOMENT,
+    WIDEST_RELAXATION,
     Planner,
     loss_scale,
+    sketch_columns,
 )
 from privest.estimators.subspace.robust_pca_run import run
 from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, leaves_open
 from privest.estimators.subspace.schedule import right_angles, small_gap_error
 from privest.metadata import VectorsMetadata
+from privest.optim.federated import APART
 from privest.privacy.budget import BATCH, LEAST_RATE, certified
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
@@ -28,9 +31,6 @@ _WIDEST_BASIS = 1_000_000
 
 _LONGEST_RUN = 1e11
 """Most entries that a run may read and make; more take minutes."""
-
-_WIDEST_REAPER = 300
-"""Most columns for which an eigendecomposition per REAPER step is affordable."""
 
 _ASSUMES_SPREAD = (
     "half of the variance of the rows, each divided by its length, is in the subspace, as much along every "
@@ -61,7 +61,7 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         steps, center_step = planner.center(CENTER_SHARE)
         releases += steps
         left -= CENTER_SHARE
-    start = None if spec.solver in RELAXED else planner.start(left)
+    start = planner.frame(left) if spec.solver in RELAXED else planner.start(left)
     error, step_sizes, twice = right_angles(spec.rank), (), False
     if start is not None:
         releases += start.releases
@@ -70,7 +70,7 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         planned = planner.descent(left, error)
         releases.append(planned.release)
         step_sizes, error, twice = planned.step_sizes, planned.error, planned.twice
-    if spec.local_steps > 1:
+    if spec.local_steps > 1 or spec.halvings:
         _refuse_long(replace(spec, steps=len(step_sizes)), shape)
     warnings = (*hidden, *subspace_warnings(error, spec.rank))
     plain = (spec.adaptive or spec.loss == "squared") and spec.solver not in RELAXED
@@ -98,6 +98,8 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         ),
         why=start.why if start else "solvers that relax the subspace start amid all of them",
         local_steps=spec.local_steps,
+        server_step=spec.server_step,
+        turns=spec.turns,
     )
 
 
@@ -119,10 +121,13 @@ def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) 
         ValueError: one of these.
     """
     relaxed, stochastic = spec.solver in RELAXED, spec.solver in STOCHASTIC
+    robust = not relaxed and spec.loss != "squared"
     require_subspace("robust-pca", spec.rank, shape, target)
     require(spec.rank * shape.dim <= _WIDEST_BASIS, f"rank times columns must be at most {_WIDEST_BASIS}")
     require((spec.steps or 1) <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}")
     require(spec.local_steps == 1 or not relaxed, "local_steps belongs to the solvers ggd and sggd")
+    require(spec.turns == 1 or not relaxed, "turns belong to the solvers ggd and sggd")
+    require(spec.server_step == 1.0 or spec.local_steps > 1, APART)
     require(spec.step_size is None or spec.step_size >= 1e-9, "step_size must be at least 1e-9")
     require(loss_scale(spec) >= 1e-3, "scale must be at least 0.001")
     require(
@@ -139,8 +144,8 @@ def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) 
         "start, consensus and loss belong to the solvers ggd and sggd",
     )
     require(
-        not relaxed or shape.dim <= _WIDEST_REAPER,
-        f"the relaxed solvers take at most {_WIDEST_REAPER} columns",
+        spec.halvings is None or robust,
+        "halvings belong to the robust losses of the solvers ggd and sggd",
     )
     require(
         spec.start != "analyze-gauss" or shape.dim <= WIDEST_MOMENT,
@@ -167,6 +172,8 @@ def _refuse_long(spec: RobustPCASpec, shape: VectorsMetadata) -> None:
 def _work(spec: RobustPCASpec, shape: VectorsMetadata) -> float:
     """Entries that a descent of so many steps reads, and those of its iterates."""
     rows = shape.n if spec.solver not in STOCHASTIC else (spec.rate or BATCH / shape.n) * shape.n
+    framed = spec.solver in RELAXED and shape.dim > WIDEST_RELAXATION
+    rows *= sketch_columns(shape.dim, spec.rank) if framed else 1  # each entry is read for each column
     return (spec.steps or 0) * spec.local_steps * shape.dim * (rows + 100.0 * spec.rank)
 
 
@@ -188,7 +195,7 @@ ROBUST_PCA = Estimator(
     unset={"center": False},
     plan=plan,
     run=run,
-    shown=("solver", "start", "consensus", "why", "step_sizes"),
+    shown=("solver", "start", "consensus", "why", "step_sizes", "local_steps", "server_step", "turns"),
     errors_apart=True,
     error_meaning="angles by which the noise turns the subspace, root mean square",
     unit="rad",

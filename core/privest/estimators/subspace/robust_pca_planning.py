@@ -36,6 +36,7 @@ from privest.estimators.subspace.second_moment import SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.manifolds.euclidean import Euclidean
 from privest.metadata import VectorsMetadata
+from privest.optim.federated import damping
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import NoisySum, Release
@@ -46,6 +47,9 @@ STOCHASTIC = frozenset({"sggd", "sgd-reaper", "smd-reaper"})
 
 RELAXED = frozenset({"gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"})
 """Solvers that relax the subspace to a symmetric matrix."""
+
+WIDEST_RELAXATION = 300
+"""Most columns for which REAPER relaxes to all D×D matrices; with more, to those within a sketch's span."""
 
 MIRROR = frozenset({"md-reaper", "smd-reaper"})
 """Relaxed solvers that take mirror steps."""
@@ -73,6 +77,9 @@ _DECISIONS = {"tilt": (0.06, 0.05), "objective": (0.04, 0.01), "distances": (0.1
 _ADAPTIVE_START_SHARE = 0.35
 """Share for the start of an adaptive run, which sees the moment again or descends far."""
 
+_FRAME_SHARE = 0.5
+"""Share of a REAPER run's budget for the sketch within whose span it relaxes."""
+
 _DOUBTFUL_START_SHARE = 0.5
 """Share for a start from which little is expected, as a descent can then do little more."""
 
@@ -97,7 +104,8 @@ def statistics_of(
         "wide-objective": CandidateScores(2 * rank + 4),
         "distances": DistanceHistogram(),
         "look": SecondLook(dim, rank),
-        "gradient": Reaper(dim) if solver in RELAXED else SubspaceDistance(dim, rank),
+        "relaxed": Reaper(relaxed_rows(dim, rank)),
+        "gradient": Reaper(relaxed_rows(dim, rank)) if solver in RELAXED else SubspaceDistance(dim, rank),
         "explained": SecondMoment(rank, "the second moment in the subspace"),
     }
     return own if scales is None else scales.among(own)
@@ -108,6 +116,11 @@ def loss_scale(spec: RobustPCASpec) -> float:
     if spec.scale is not None:
         return spec.scale
     return 0.2 if spec.loss == "bounded" else 0.5
+
+
+def relaxed_rows(dim: int, rank: int) -> int:
+    """Rows of the matrices that REAPER relaxes a subspace to."""
+    return dim if dim <= WIDEST_RELAXATION else sketch_columns(dim, rank)
 
 
 def sketch_columns(dim: int, rank: int) -> int:
@@ -197,6 +210,15 @@ class Planner:
         steps = [self.release("location", share * part, bound / 2) for part in planned.shares]
         return steps, planned.step_size
 
+    def frame(self, left: float) -> StartPlan | None:
+        """The sketch within whose span REAPER relaxes, if there are too many columns for all of the space."""
+        if self._shape.dim <= WIDEST_RELAXATION:
+            return None
+        share = _FRAME_SHARE * left
+        releases, error = self._basis("sketch", share)
+        why = f"sketch: above {WIDEST_RELAXATION} columns subspaces are relaxed within the span of one"
+        return StartPlan("sketch", False, releases, share, error, why)
+
     def start(self, left: float) -> StartPlan:
         """The start that was asked for, or the one that its share of the budget is expected to serve.
 
@@ -263,12 +285,12 @@ class Planner:
             error: square of the distance at the start.
         """
         spec, n, dim, rank = self._spec, self._shape.n, self._shape.dim, self._spec.rank
-        relaxed = spec.solver in RELAXED
+        relaxed, width = spec.solver in RELAXED, relaxed_rows(dim, rank)
         free = self.statistics["gradient"].size if relaxed else rank * (dim - rank)
         count = spec.steps
         if count is None:
             single = self.release("gradient", left).deviation * sqrt(free)
-            count = PCA_STEPS if spec.loss == "squared" else descent_count(n * dim)
+            count = PCA_STEPS if spec.loss == "squared" else descent_count(n * dim, spec.halvings)
             count = relaxed_count(single) if relaxed else count
         if spec.adaptive:
             look = self.release("look", left, count=count)
@@ -280,16 +302,19 @@ class Planner:
         noise = sqrt((free * block.deviation**2 + (1 - rate) / (rate * n)) / spec.local_steps)
         if relaxed:
             mirror = spec.solver in MIRROR
-            steps = relaxed_steps(count, noise, dim, rank, mirror=mirror, first=spec.step_size)
-            return DescentPlan(block, steps, relaxed_error(count, noise, dim, rank))
+            steps = relaxed_steps(count, noise, width, rank, mirror=mirror, first=spec.step_size)
+            missed = error if width < dim else 0.0
+            whole = min(right_angles(rank), missed + relaxed_error(count, noise, width, rank))
+            return DescentPlan(block, steps, whole)
         if spec.loss == "squared":
-            steps = (1.0 if spec.step_size is None else spec.step_size,) * count
+            steps = (damping(spec.turns) if spec.step_size is None else spec.step_size,) * count
             return DescentPlan(block, steps, pca_error(error, steps, noise, rank))
-        free_choice = (spec.steps, spec.step_size, spec.local_steps) == (None, None, 1)
+        free_choice = (spec.steps, spec.step_size, spec.local_steps, spec.turns) == (None, None, 1, 1)
         twice = free_choice and spec.solver == "ggd" and spec.start in (None, "analyze-gauss")
-        steps = descent_steps(count, error, noise, rank, spec.step_size)
+        first, damped = spec.step_size, damping(spec.turns)
+        steps = descent_steps(count, error, noise, rank, first, spec.halvings, damping=damped)
         if twice:
-            steps = two_descents_steps(count, error, noise, rank)
+            steps = two_descents_steps(count, error, noise, rank, spec.halvings)
         smooth = loss_scale(spec) if spec.loss == "bounded" else 0.0
         return DescentPlan(block, steps, descent_error(error, steps, noise, rank, smooth), twice)
 
@@ -312,15 +337,32 @@ class Planner:
         if start == "analyze-gauss":
             release = self.release("moment", share)
             return (release,), moment_error(release.deviation, dim, rank)
+        if start == "reaper":
+            return self._relaxed(share)
         columns = sketch_columns(dim, rank)
         # Half more than what a public frame sees of a row without a direction.
         release = self.release("sketch", share, min(1.0, 1.5 * sqrt(columns / dim)))
         return (release,), sketch_error(release.deviation, dim, rank, columns)
 
+    def _relaxed(self, share: float) -> tuple[tuple[Release, ...], float]:
+        """The releases of a start by REAPER, and the square of the distance that it leaves."""
+        rank, width = self._spec.rank, relaxed_rows(self._shape.dim, self._spec.rank)
+        frame: tuple[Release, ...] = ()
+        missed = 0.0
+        if width < self._shape.dim:
+            frame, missed = self._basis("sketch", _FRAME_SHARE * share)
+            share -= _FRAME_SHARE * share
+        size = self.statistics["relaxed"].size
+        count = relaxed_count(self.release("relaxed", share).deviation * sqrt(size))
+        steps = self.release("relaxed", share, count=count)
+        error = missed + relaxed_error(count, steps.deviation * sqrt(size), width, rank)
+        return (*frame, steps), min(right_angles(rank), error)
+
     def _start_suffices(self, start: Start, left: float) -> bool:
         """Whether a descent that nobody asked for would not better a start with the whole budget."""
         spec, rank = self._spec, self._spec.rank
-        if (spec.steps, spec.consensus, spec.local_steps) != (None, None, 1):
+        asked = (spec.steps, spec.consensus, spec.local_steps, spec.turns) != (None, None, 1, 1)
+        if asked or start == "reaper":
             return False
         free = rank * (self._shape.dim - rank)
         single = self.release("gradient", left).deviation * sqrt(free)

@@ -1,5 +1,6 @@
 """Runs of robust PCA: what a plan's releases are asked for, and what the answers make of the subspace."""
 
+from collections.abc import Sequence
 from functools import partial
 from math import sqrt
 
@@ -24,15 +25,17 @@ from privest.estimators.subspace.losses import (
 from privest.estimators.subspace.noisy_moment import NoisyMoment, Start
 from privest.estimators.subspace.principal_error import principal_uncertainty
 from privest.estimators.subspace.reaper import reaper
+from privest.estimators.subspace.reaper_losses import Relaxation
 from privest.estimators.subspace.robust_pca_plan import RobustPCAPlan, Subspace
 from privest.estimators.subspace.robust_pca_planning import (
     MIRROR,
     REFINEMENTS,
     RELAXED,
     SELECTIONS,
+    relaxed_rows,
     sketch_columns,
 )
-from privest.estimators.subspace.schedule import steps_together
+from privest.estimators.subspace.schedule import relaxed_steps, steps_together
 from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame
 from privest.estimators.subspace.two_descents import DescentSchedule, two_descents
@@ -70,15 +73,8 @@ def _found(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> tuple[
     """The basis, and how far it may be off."""
     dim, rank = planned.shape.dim, planned.rank
     if planned.solver in RELAXED:
-        symmetric = SymmetricCoordinates(dim)
-        basis = reaper(
-            lambda p: symmetric.matrix(gate.mean((p, center))),
-            dim=dim,
-            rank=rank,
-            steps=planned.step_sizes,
-            mirror=planned.solver in MIRROR,
-        )
-        return basis, _unknown(planned)
+        basis = _relaxed(planned, gate, center, "gradient", planned.step_sizes)
+        return basis[:, :rank], _unknown(planned)
     if planned.start != "analyze-gauss":
         return _descent(planned, gate, center, _other_start(planned, gate, center)), _unknown(planned)
     noise = _deviations(planned)
@@ -157,8 +153,7 @@ def _descent(planned: RobustPCAPlan, gate: Oracle, center: Array | None, start: 
         start,
         gate,
         asked=lambda at: SubspaceQuery(at, loss, center),
-        steps=planned.step_sizes,
-        local_steps=planned.local_steps,
+        rounds=planned.rounds,
     )
 
 
@@ -176,11 +171,39 @@ def _other_start(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> 
     dim, rank = planned.shape.dim, planned.rank
     if planned.start == "random":
         return Grassmann(dim, rank).random_point(np.random.default_rng(_PUBLIC_SEED))
-    columns = sketch_columns(dim, rank)
+    if planned.start == "reaper":
+        (steps,) = (each for each in planned.releases if each.statistic == "relaxed")
+        noise, width = steps.deviation * sqrt(steps.size), relaxed_rows(dim, rank)
+        lengths = relaxed_steps(steps.count, noise, width, rank, mirror=True, first=None)
+        frame = _relaxed(planned, gate, center, "relaxed", lengths)
+    else:
+        frame = _sketched(planned, gate, center)
+    return _selected(planned, gate, center, frame[:, : rank + len(_selections(planned))]).basis
+
+
+def _sketched(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> Array:
+    """(dim, columns) orthonormal columns that span a noisy sketch, the leading direction first."""
+    dim, columns = planned.shape.dim, sketch_columns(planned.shape.dim, planned.rank)
     public = np.linalg.qr(np.random.default_rng(_PUBLIC_SEED).standard_normal((dim, columns)))[0]
     seen = gate.mean(Frame(public, center), "sketch").reshape(dim, columns)
-    frame = np.linalg.svd(seen, full_matrices=False)[0][:, : rank + len(_selections(planned))]
-    return _selected(planned, gate, center, frame).basis
+    return np.linalg.svd(seen, full_matrices=False)[0]
+
+
+def _relaxed(
+    planned: RobustPCAPlan, gate: Oracle, center: Array | None, statistic: str, steps: Sequence[float]
+) -> Array:
+    """(dim, ·) orthonormal columns, the leading ones first, from a descent over the relaxation."""
+    width = relaxed_rows(planned.shape.dim, planned.rank)
+    frame = _sketched(planned, gate, center) if width < planned.shape.dim else None
+    symmetric = SymmetricCoordinates(width)
+    found = reaper(
+        lambda p: symmetric.matrix(gate.mean(Relaxation(p, center, frame), statistic)),
+        dim=width,
+        rank=planned.rank,
+        steps=steps,
+        mirror=statistic == "relaxed" or planned.solver in MIRROR,
+    )
+    return found if frame is None else frame @ found
 
 
 def _selections(planned: RobustPCAPlan) -> list[tuple[str, str]]:

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
-from privest.optim.federated import LocalSteps
+from privest.optim.federated import LocalSteps, ServerStep, Turns
 from privest.options import Option, Options
 from privest.privacy.mechanisms import Scheme
 
 Loss = Literal["absolute", "squared", "bounded", "redescending"]
 Solver = Literal["ggd", "sggd", "gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"]
-Start = Literal["random", "analyze-gauss", "sketch"]
+Start = Literal["random", "analyze-gauss", "sketch", "reaper"]
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,15 @@ class RobustPCASpec(Options):
         Solver,
         Option(
             "full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the "
-            "subspace to a matrix"
+            "subspace to a matrix, above 300 columns to one within the span of a noisy sketch"
         ),
     ] = "ggd"
     start: Annotated[
         Start | None,
-        Option("a public random subspace, or the leading one of a noisy second moment or sketch"),
+        Option(
+            "a public random subspace, the leading one of a noisy second moment or sketch, or where `reaper` "
+            "arrives, which is `md-reaper`"
+        ),
     ] = None
     consensus: Annotated[
         bool | None,
@@ -58,6 +61,18 @@ class RobustPCASpec(Options):
     rate: Annotated[float | None, Option("probability of a record in a batch", gt=0, le=1)] = None
     sampling: Annotated[Scheme, Option("how batches are drawn")] = "poisson"
     local_steps: LocalSteps = 1
+    server_step: ServerStep = 1.0
+    turns: Turns = 1
+    halvings: Annotated[
+        int | None,
+        Option(
+            "how often the descent may halve its step, by default 6 times: rows that lie on the subspace "
+            "exactly pull as hard from near as from far, and each halving halves the error that they leave",
+            ge=1,
+            le=60,
+            omit_default=True,
+        ),
+    ] = None
     explained: Annotated[
         bool,
         Option("estimate also the share of variance along each direction, for 5 % of the budget"),

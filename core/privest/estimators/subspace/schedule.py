@@ -16,11 +16,15 @@ _LONGEST = 0.5
 """First step of a descent from a good start (Maunu et al. 2022 take 1, and halve it every 50 steps)."""
 
 _MOST_HALVINGS = 6
-"""Most halvings of the step. Rows that lie on the subspace exactly pull as hard from near as from far, so
-that the error follows the step down (the restarts of Maunu et al. 2022, Theorem 5, without their breaks)."""
+"""Most halvings of the step, if the analyst names no other number. Rows that lie on the subspace exactly
+pull as hard from near as from far, so that the error follows the step down (the restarts of Maunu et al.
+2022, Theorem 5, without their breaks)."""
 
 _SHORTEST_HALF = 3
 """Least number of steps in which the step size halves; with fewer, a descent stops before it arrives."""
+
+_SURE_HALF = 12
+"""Steps of two descents for each halving that the analyst asks for. With 6 some runs stop on the way."""
 
 _WORK = 3e8
 """Entries of rows that a descent reads where the analyst gives no number of steps."""
@@ -60,14 +64,21 @@ def sketch_error(deviation: float, dim: int, rank: int, columns: int) -> float:
     return min(right_angles(rank), rank * (dim - rank) * (deviation / signal) ** 2)
 
 
-def descent_count(entries: int) -> int:
-    """Steps of a descent over so many entries of rows."""
+def descent_count(entries: int, halvings: int | None = None) -> int:
+    """Steps of descents over so many entries of rows, or as many as so many halvings of the step take."""
     least, most = _STEPS
-    return int(min(max(_WORK / entries, least), most))
+    return _SURE_HALF * halvings if halvings else int(min(max(_WORK / entries, least), most))
 
 
 def descent_steps(
-    count: int, error: float, noise: float, rank: int, first: float | None
+    count: int,
+    error: float,
+    noise: float,
+    rank: int,
+    first: float | None,
+    most: int | None = None,
+    *,
+    damping: float = 1.0,
 ) -> tuple[float, ...]:
     """Lengths of steps that fall geometrically.
 
@@ -81,12 +92,14 @@ def descent_steps(
         noise: total standard deviation of a step's noise.
         rank: r.
         first: the first step, if it is given.
+        most: halvings of the step at most, if they are given.
+        damping: factor on the first step where it is not given.
     """
     pull = _INLIERS / sqrt(rank)
     if first is None:
-        first = min(_LONGEST, pull * max(sqrt(error), 0.1) / (pull**2 + noise**2))
+        first = damping * min(_LONGEST, pull * max(sqrt(error), 0.1) / (pull**2 + noise**2))
     reached = count * log2(hypot(1.0, pull / noise)) if noise else inf
-    halvings = min(_MOST_HALVINGS, count / _SHORTEST_HALF, reached)
+    halvings = min(most or _MOST_HALVINGS, count / _SHORTEST_HALF, reached)
     return tuple((first * 2.0 ** (-halvings * np.arange(count) / count)).tolist())
 
 
@@ -119,7 +132,9 @@ def steps_together(count: int, noise: float, rank: int) -> int:
     return count - 2 * ((count - round(_TOGETHER * count)) // 2)
 
 
-def two_descents_steps(count: int, error: float, noise: float, rank: int) -> tuple[float, ...]:
+def two_descents_steps(
+    count: int, error: float, noise: float, rank: int, most: int | None = None
+) -> tuple[float, ...]:
     """Lengths of the steps of two descents: those of one, but that two from the start go twice as far.
 
     Args:
@@ -127,8 +142,9 @@ def two_descents_steps(count: int, error: float, noise: float, rank: int) -> tup
         error: square of the distance at the start.
         noise: total standard deviation of a step's noise.
         rank: r.
+        most: halvings of the step at most, if they are given.
     """
-    steps = np.array(descent_steps(count, error, noise, rank, None))
+    steps = np.array(descent_steps(count, error, noise, rank, None, most))
     if steps_together(count, noise, rank) < 2:
         steps *= (min(_LONGEST, 2 * steps[0]) / steps[0]) ** np.linspace(1.0, 0.0, count)
     return tuple(steps.tolist())

@@ -15,14 +15,7 @@ from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Part
 from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata
-from privest_service.dashboard.answer_tables import (
-    NORMAL_95,
-    answer_tables,
-    scores,
-    standard_errors,
-    towards,
-    written,
-)
+from privest_service.dashboard.answer_tables import answer_tables, written
 from privest_service.dashboard.as_planned import as_planned
 from privest_service.dashboard.budget_summary import unit
 from privest_service.dashboard.charts import (
@@ -45,6 +38,7 @@ from privest_service.dashboard.session_auth import AskerDep, AskingDep, FormDep,
 from privest_service.dashboard.wishes import address_again
 from privest_service.datasets import service as datasets
 from privest_service.estimates import requests
+from privest_service.estimates.intervals import NORMAL_95, scores, standard_errors, towards
 from privest_service.estimates.plans import answered_plan, asked_columns, asked_label, stored_plan
 from privest_service.estimates.schemas import ApprovalView
 from privest_service.estimates.service import require_job
@@ -127,7 +121,7 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
         job = require_job(session, visitor.principal, job_id)
         if job.submitter_id != visitor.id or job.part_of is not None:
             raise NotFound("answers are for those who asked")
-        approval = _approval(session, visitor, job)
+        approval, gone = _approval(session, visitor, job), requests.ended_with(session, job)
         parts = jobs.parts_of(session, job) or [job]
         about = [str(each.dataset_id) for each in parts]
         places = places_of(session, visitor.id, *(each.id for each in parts))
@@ -148,6 +142,7 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
             name=name,
             title=title(job.kind),
             approval=approval,
+            gone=gone,
             places=places,
             sites=sites,
             names=names,

@@ -35,6 +35,7 @@ from privest_service.limits import in_thread
 from privest_service.problems import DatasetInvalid, Fault, Invalid, Problem
 from privest_service.reports.formatting import cell_text
 from privest_service.reports.shares import by_dataset
+from privest_service.reports.words import title
 from privest_service.security.dependencies import DatabaseDep
 from privest_service.security.models import Analyst
 
@@ -137,7 +138,7 @@ def _form(
         kinds=get_args(SchemaKind),
         manifolds=list(MANIFOLDS),
         parameters=_PARAMETERS,
-        uses=[each.title for each in ESTIMATORS.values() if each.metadata.kind == kind],
+        uses=[title(name) for name, each in ESTIMATORS.items() if each.metadata.kind == kind],
         formats=get_args(Format),
         given=given,
         table=_TABLE,

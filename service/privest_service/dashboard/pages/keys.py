@@ -16,6 +16,7 @@ from privest_service.inputs import Id, checked
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.problems import Fault, Invalid
+from privest_service.reports.shares import platforms_of
 from privest_service.security import service
 from privest_service.security.dependencies import DatabaseDep
 from privest_service.security.endpoints import issued_key
@@ -30,8 +31,11 @@ Holders = Literal["owners", "analysts"]
 
 _PAGE = 50
 
-_DAY = 86_400
+_DAY, _HOUR = 86_400, 3600
 """Seconds."""
+
+_HOURS = 168
+"""Most hours that keys for people may last beyond their tokens, as at the interface."""
 
 _LEAST, _MOST = 0.01, 3660
 """Fewest and most days of a key that is issued here; the most is that of the interface."""
@@ -79,6 +83,7 @@ def _page(
     problem: Invalid | None = None,
 ) -> Response:
     keys, further = service.keys_of(session, of.holder.id, limit=_PAGE, before=before or None)
+    platforms = platforms_of(session, (key.through for key in keys))
     budget = None
     if visitor.is_admin and of.role == "owner":
         budget = views.budget(ledger.owner_account(session, of.holder.id))
@@ -89,6 +94,8 @@ def _page(
         of=of,
         budget=budget,
         keys=keys,
+        platforms=platforms,
+        longest=_HOURS,
         moment=now(),
         further=further,
         issued=issued,
@@ -113,6 +120,11 @@ def _asked(form: FormData) -> NewKey:
         if not _LEAST <= days <= _MOST:
             raise Invalid(faults=[Fault(location="days", rule=f"must be from {_LEAST} to {_MOST}")])
         asked["expires_in"] = round(days * _DAY)
+    if client := texts(form).get("client"):
+        hours = number(texts(form).get("hours") or "0", "hours")
+        if not 0 <= hours <= _HOURS:
+            raise Invalid(faults=[Fault(location="hours", rule=f"must be from 0 to {_HOURS}")])
+        asked["on_behalf_of"] = {"client": client, "key_seconds": round(hours * _HOUR)}
     return checked(NewKey.model_validate, asked)
 
 

@@ -11,7 +11,7 @@ from privest_service.dashboard.session_auth import OwnerDep
 from privest_service.dashboard.what_is_learned import everybody
 from privest_service.ledger import service as ledger
 from privest_service.reports.shares import analysts_of
-from privest_service.reports.who_learned import who_learned
+from privest_service.reports.who_learned import LATEST, asked, who_learned
 from privest_service.security.dependencies import DatabaseDep
 
 router = APIRouter(prefix="/dashboard/learned", route_class=Page)
@@ -32,13 +32,15 @@ def read(
         account = ledger.owner_account(session, visitor.id)
         people = analysts_of(session, visitor.id) | {visitor.id: "you"}
         rows = who_learned(session, account, people, most=_PAGE + 1, offset=page * _PAGE)
+        told = asked(session, rows[:_PAGE])
         together, seen = everybody(session, account), page_version(session, visitor.id)
     return render(
         request,
         "who_learned.html",
         seen=seen,
         account=account,
-        rows=rows[:_PAGE],
+        rows=list(zip(rows[:_PAGE], told, strict=True)),
+        latest=LATEST,
         further=page + 1 if len(rows) > _PAGE else None,
         together=together,
     )

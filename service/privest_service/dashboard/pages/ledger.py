@@ -28,7 +28,7 @@ from privest_service.ledger.views import price_of, share
 from privest_service.limits import EXPORTS, in_thread
 from privest_service.reports import behind
 from privest_service.reports.formatting import noise, told_apart
-from privest_service.reports.shares import analysts_of
+from privest_service.reports.shares import analysts_of, platforms_of
 from privest_service.reports.words import of_columns, title
 from privest_service.security.dependencies import DatabaseDep, LimiterDep, SettingsDep
 from privest_service.security.service import require_owner
@@ -58,6 +58,7 @@ def read(
         named = [key for key, name in {**analysts, **datasets}.items() if text in name.lower()]
         found = entries.search(session, account, wanted, named)
         about = entries.columns_of(session, found.rows)
+        platforms = platforms_of(session, (job and job.through for _, job in found.rows))
     return render(
         request,
         "ledger.html",
@@ -68,9 +69,9 @@ def read(
         account=account,
         windows=owner.window,
         analysts=analysts,
-        names=analysts | {visitor.id: "you"},
+        names=analysts | platforms | {visitor.id: "you"},
         dataset_names=datasets,
-        kinds={name: each.title for name, each in ESTIMATORS.items()},
+        kinds={name: title(name) for name in ESTIMATORS},
         title=title,
         price=partial(price_of, ledger.limits_of(account)),
         further=wanted.chosen | {"before": found.further},
@@ -147,6 +148,7 @@ def entry(
     with database.read() as session:
         account = ledger.owner_account(session, visitor.id, window=window)
         detail = entries.detail(session, account, seq, settings.signer)
+        platforms = platforms_of(session, [detail.job and detail.job.through])
         analysts, datasets = analysts_of(session, visitor.id), names_of_datasets(session, visitor.id)
     job = detail.job
     plan = stored_plan(job.kind, job.plan) if job else None
@@ -160,7 +162,7 @@ def entry(
         limits=limits,
         price=price_of(limits, detail.entry),
         after=share(limits, detail.entry),
-        names=analysts | {visitor.id: "you"},
+        names=analysts | platforms | {visitor.id: "you"},
         dataset_names=datasets,
         title=title(job.kind) if job else None,
         columns=of_columns(job.plan) if job else "",

@@ -24,7 +24,7 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.views import price_of
 from privest_service.reports.behind import last_verified
 from privest_service.reports.formatting import LONGEST, count, duration, rounded_up, spent_percent, told_apart
-from privest_service.reports.shares import Part, analysts_of, by_analyst, by_dataset
+from privest_service.reports.shares import Part, analysts_of, by_analyst, by_dataset, platforms_of
 from privest_service.reports.words import title
 from privest_service.security.dependencies import DatabaseDep
 
@@ -46,10 +46,11 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
         account = ledger.owner_account(session, visitor.id)
         own, _ = datasets.visible(session, visitor.principal)
         analysts = analysts_of(session, visitor.id)
-        names = analysts | {visitor.id: "you"}
         stands = standing(session, account)
         latest = entries.search(session, account, entries.Search()).rows[:_LATEST]
         about = entries.columns_of(session, latest)
+        platforms = platforms_of(session, (job and job.through for _, job in latest))
+        names = analysts | platforms | {visitor.id: "you"}
         who, what = by_analyst(session, account, analysts), by_dataset(session, account, own)
         learned = everybody(session, account)
         verified = last_verified(session, visitor.id)

@@ -84,6 +84,7 @@ def _page(
         asked = request_view(session, job) if job.owner_id == visitor.id else None
         plan = stored_plan(job.kind, session.get_one(Job, job.part_of or job.id).plan)
         decision = next(iter(jobs.decisions_on(session, job_id)), None)
+        gone = requests.ended_with(session, job)
         names, places = names_of_datasets(session, visitor.id), places_of(session, visitor.id, job_id)
     if problem is not None and not waits:  # somebody or something was faster
         return render(request, "refused.html", status=problem.status, problem=problem, less="")
@@ -98,6 +99,7 @@ def _page(
         finding=None if plan is None or isinstance(plan, Part) else plan.finding,
         job=job,
         decision=decision,
+        gone=gone,
         places=places,
         dataset_names=names,
         title=title,

@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from math import isfinite, nan, prod
 from typing import Any
 
@@ -116,11 +116,7 @@ class Layout:
     def coder(self, place: int) -> Callable[[str | float | None], float]:
         """Return a function from a value in a column of categories to its place; -1 for any other value."""
         assert self.names is not None  # noqa: S101 - as is_text
-        known = self.categories[self.names[place]]
-        places = {category: float(at) for at, category in enumerate(known)}
-        for form in (string_form, _other_form):  # no form of one category hides another
-            for at, category in enumerate(known):
-                places.setdefault(form(category), float(at))
+        places = self._places[self.names[place]]
 
         def code(given: str | float | None) -> float:
             if given is None:
@@ -129,6 +125,11 @@ class Layout:
             return places.get(text, places.get(string_form(text), -1.0))
 
         return code
+
+    @cached_property
+    def _places(self) -> dict[str, dict[str, float]]:
+        """The places of each column's categories, by all forms: many, for many blocks of rows."""
+        return {name: _places(known) for name, known in self.categories.items()}
 
 
 @dataclass(frozen=True)
@@ -223,6 +224,14 @@ def _other_form(category: str) -> str:
     """The number of a truth value, and the truth value of 0 and 1: files often hold one for the other."""
     form = string_form(category)
     return _TRUTH.get(form, form)
+
+
+def _places(known: Sequence[str]) -> dict[str, float]:
+    places = {category: float(at) for at, category in enumerate(known)}
+    for form in (string_form, _other_form):  # no form of one category hides another
+        for at, category in enumerate(known):
+            places.setdefault(form(category), float(at))
+    return places
 
 
 def _normal(text: str) -> str:

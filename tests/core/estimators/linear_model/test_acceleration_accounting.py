@@ -37,7 +37,7 @@ from testing.accounting import (
 )
 from testing.noise import RecordedNoise, ScriptedNoise
 
-SOLVERS = ["gd", "hb", "nag", "masg", "nag-opt", "masg-opt"]
+SOLVERS = ["gd", "hb", "nag", "masg", "gd-opt", "hb-opt", "nag-opt", "masg-opt"]
 N, DIM = 300, 4
 every = [
     pytest.mark.parametrize("solver", SOLVERS),

@@ -11,6 +11,7 @@ from scipy.stats import binom
 from benchmarks.coverage_classifiers import Problem, fitted, plan, standardised
 from benchmarks.tables import table
 from privest.estimators.linear_model import classifier_score, logistic_regression
+from privest.estimators.linear_model.accelerated import DESCENTS
 from privest.estimators.linear_model.belief import Evidence, Prior, concluded
 from privest.estimators.linear_model.classifier_score import ScoreSpec
 from privest.estimators.linear_model.feature_map import FeatureMap
@@ -85,10 +86,7 @@ SOLVERS = [
     {},
     {"delta": 0.0},
     {"delta": 0.0, "solver": "newton"},
-    *(
-        {"solver": solver}
-        for solver in ("newton", "clipped", "gd", "hb", "nag", "nag-opt", "masg", "masg-opt")
-    ),
+    *({"solver": solver} for solver in ("newton", "clipped", *DESCENTS)),
     {"solver": "nag", "batch_size": 100},
     {"loss": "sigmoid", "solver": "spider"},
     *({"loss": loss} for loss in ("sigmoid", "savage", "logistic-nonconvex")),
@@ -221,18 +219,38 @@ def test_a_hessian_that_is_noise_makes_nothing_certain():
     assert np.trace(belief.covariance) > 0.8 * dim * SPREAD**2
 
 
-@pytest.mark.parametrize(("deviations", "told"), [(1.0, False), (40.0, True)])
+@pytest.mark.parametrize(("deviations", "told"), [(0.5, False), (40.0, True)])
 def test_a_curvature_that_noise_may_have_made_is_doubted(deviations, told):
     """Along one direction the Hessian shows so many deviations of its noise."""
     curved, answer = 0.02, np.zeros(2)
     slope = np.diag([1.0, deviations * curved])
     belief = concluded(
-        np.zeros((1, 2)), _prior(2, 2), [_evidence(answer, slope, answer, 0.01, curved=curved)]
+        np.zeros((1, 2)), _prior(2, 2), [_evidence(answer, slope, answer, 0.001, curved=curved)]
     )
-    assert belief.covariance[1, 1] < 0.5 * SPREAD**2
-    assert (belief.doubted[1, 1] < 0.2 * SPREAD**2) == told
-    assert told or belief.doubted[1, 1] > 0.7 * SPREAD**2
-    assert belief.doubted[0, 0] < 0.01
+    assert (belief.covariance[1, 1] < 0.1 * SPREAD**2) == told
+    assert told or belief.covariance[1, 1] > 0.6 * SPREAD**2
+    assert belief.covariance[0, 0] < 0.01
+
+
+def test_how_far_the_prior_holds_an_answer_back_is_an_error():
+    """A gradient that tells a coefficient of three spreads no better than the prior does."""
+    answer = np.array([3 * SPREAD])
+    belief = concluded(np.zeros((1, 1)), _prior(1, 0), [_evidence(answer, np.ones((1, 1)), answer, SPREAD)])
+    held = answer[0] - belief.mean[0, 0]
+    assert 1.96 * SPREAD * sqrt(0.5) < held < 1.96 * sqrt(belief.covariance[0, 0])
+    none = np.zeros(1)
+    near = concluded(np.zeros((1, 1)), _prior(1, 0), [_evidence(none, np.ones((1, 1)), none, SPREAD)])
+    assert near.covariance[0, 0] < 0.6 * SPREAD**2
+
+
+def test_classes_that_are_all_but_parted_are_reached():
+    """Newton's steps shrink curvature tenfold on their way, which is no reason to stop there."""
+    rng = np.random.default_rng(13)
+    x = rng.standard_normal((10_000, 2))
+    rows = np.column_stack([x, rng.random(len(x)) < expit(5 * x[:, 0] - 10)])
+    ((_, found),) = fits(rows, 1e4, solver="newton")
+    wanted = Problem(x, rows[:, -1].astype(int), 2, 1.5 * sqrt(2)).minimiser()[0]
+    assert np.abs(np.append(found.coefficients, found.intercept) - wanted).max() < 0.2
 
 
 def test_an_intercept_bears_no_penalty():
@@ -246,13 +264,13 @@ def test_an_intercept_bears_no_penalty():
 
 
 def test_hessians_that_change_on_the_way_make_the_rest_of_it_uncertain():
-    """Curvature falls to a half over a tenth of the way, and the last step is one more tenth long."""
-    at, answer = [np.zeros(1), np.full(1, 0.1)], np.full(1, 0.2)
-    even = [_evidence(place, np.ones((1, 1)), answer, 1e-6) for place in at]
-    falling = [_evidence(place, np.ones((1, 1)) / (1 + 10 * place), answer, 1e-6) for place in at]
+    """Curvature falls to a half on the way, as fast as it may, and the last step is as long once more."""
+    answer, seen = np.full(1, 2.0), [(np.zeros(1), 2e-9), (np.ones(1), 1e-9)]
+    even = [_evidence(at, np.ones((1, 1)), answer, 1e-6, curved=noise) for at, noise in seen]
+    falling = [_evidence(at, np.ones((1, 1)) / (1 + at), answer, 1e-6, curved=noise) for at, noise in seen]
     certain, unsure = (concluded(np.zeros((1, 1)), _prior(1, 1), each) for each in (even, falling))
-    assert sqrt(certain.covariance[0, 0]) < 0.005
-    assert 0.01 < sqrt(unsure.covariance[0, 0]) < 0.1
+    assert sqrt(certain.covariance[0, 0]) < 0.1
+    assert 0.2 < sqrt(unsure.covariance[0, 0]) < 0.6
 
 
 def _parted():

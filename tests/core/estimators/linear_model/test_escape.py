@@ -151,9 +151,14 @@ def test_the_sigmoid_loss_resists_labels_that_are_wrong_on_one_side(share):
 def test_spider_finds_the_plane_with_every_record_seen_once(loss):
     rows, true = by_a_plane(60_000, 0.0, 0)
     planned, found = fit(rows, loss=loss, solver="spider")
-    assert [release.statistic for release in planned.releases] == ["hessian", "gradient"]
+    assert [release.statistic for release in planned.releases] == ["hessian", "gradient", "curvature"]
     assert planned.expected_error.standard_deviation > 0
     assert planned.expected_error.accuracy == planned.configured_solver.planned.accuracy
+    assert (
+        found.curvature.at_least
+        <= found.curvature.least
+        <= planned.configured_solver.objective.gradient_lipschitz
+    )
     # By chance it would be one half. (Each of 20 seeds of each loss was above 0.93.)
     assert right(found, rows, true) > 0.9
     assert found.sampling is None

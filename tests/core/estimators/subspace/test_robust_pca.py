@@ -67,7 +67,13 @@ BAD = [
     ({"solver": "md-reaper", "start": "sketch"}, "belong to the solvers ggd"),
     ({"solver": "sgd-reaper", "consensus": True}, "belong to the solvers ggd"),
     ({"solver": "gd-reaper", "loss": "absolute"}, "belong to the solvers ggd"),
-    ({"solver": "gd-reaper", "dim": 301}, "at most 300 columns"),
+    ({"halvings": 0}, "halvings must be"),
+    ({"halvings": 61}, "halvings must be"),
+    ({"halvings": 60, "n": 10**7, "dim": 100}, "take too long"),
+    ({"halvings": 9, "loss": "squared"}, "halvings belong to the robust losses"),
+    ({"halvings": 9, "solver": "md-reaper"}, "halvings belong to the robust losses"),
+    ({"consensus": True, "start": "reaper", "loss": "squared"}, "needs a private start"),
+    ({"solver": "md-reaper", "start": "reaper"}, "belong to the solvers ggd"),
     ({"start": "analyze-gauss", "dim": 1001}, "at most 1000 columns"),
     ({"consensus": True, "start": "random"}, "needs a private start"),
     ({"consensus": True, "loss": "squared"}, "needs a private start"),
@@ -233,3 +239,50 @@ def test_a_crowd_in_one_direction_does_not_take_the_subspace():
         errors.append(float(Grassmann(10, 2).dist(answer.basis, truth)) ** 2)
     assert plan.consensus
     assert np.median(errors) < 1e-5, errors  # as above
+
+
+def axes_haystack(n, dim, rank, inliers=0.5, seed=0):
+    """Rows of which this share lies in the span of the first axes."""
+    rows = np.random.default_rng(seed).standard_normal((n, dim))
+    rows[: round(inliers * n), rank:] = 0.0
+    return rows
+
+
+def off(rows, rank, **options):
+    """Squared distance of the answer from the span of the first axes, and what it states of it."""
+    _, answer = estimate(rows, rank, PrivacyTarget(0.8, 1e-4), noise=ScaledNoise(seed=1), **options)
+    dim = rows.shape[1]
+    return Grassmann(dim, rank).dist(
+        answer.basis, np.eye(dim)[:, :rank]
+    ) ** 2, answer.uncertainty.radius_95**2
+
+
+def test_with_more_halvings_the_error_of_exact_rows_falls_on():
+    """The paper's linear rate: 40 halvings take the square to 1e-24, where six leave 1e-6."""
+    rows = axes_haystack(2000, 20, 2)
+    few, many = off(rows, 2, loss="absolute"), off(rows, 2, loss="absolute", halvings=40)
+    assert 1e-8 < few[0] < 1e-5
+    assert many[0] < many[1] < 1e-22
+
+
+def test_halvings_ask_for_steps_enough_and_go_no_further_than_the_noise_allows():
+    assert len(planned(n=2000, halvings=40).step_sizes) == 480
+    for n, more in ((2000, {"steps": 30}), (60, {})):
+        steps = planned(n=n, dim=20, start="random", halvings=60, **more).step_sizes
+        assert np.log2(steps[0] / steps[-1]) <= len(steps) / 3
+    plain, named = (planned(n=2000, steps=50, **more) for more in ({}, {"halvings": 6}))
+    assert plain.step_sizes == named.step_sizes
+
+
+def test_a_start_by_reaper_is_used_and_finds_the_way():
+    rows = axes_haystack(2000, 20, 2)
+    plan = planned(n=2000, dim=20, start="reaper")
+    assert plan.releases[0].statistic == "relaxed"
+    assert off(rows, 2, start="reaper", loss="absolute", steps=60)[0] < 1e-4
+    assert off(rows, 2, start="reaper", loss="absolute", steps=60, consensus=True)[0] < 1e-4
+
+
+@pytest.mark.parametrize("solver", SOLVERS[2:])
+def test_wide_rows_are_relaxed_within_a_sketch(solver):
+    rows = axes_haystack(4000, 310, 2, inliers=0.8)
+    assert off(rows, 2, solver=solver)[0] < 0.5

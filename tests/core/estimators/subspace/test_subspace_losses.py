@@ -25,7 +25,7 @@ from privest.estimators.subspace.losses import (
     SubspaceQuery,
 )
 from privest.estimators.subspace.reaper import capped, capped_entropic, reaper
-from privest.estimators.subspace.reaper_losses import Reaper
+from privest.estimators.subspace.reaper_losses import Reaper, Relaxation
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.manifolds.grassmann import Grassmann
@@ -120,7 +120,7 @@ def test_rows_in_the_subspace_zero_rows_and_the_centre_pull_by_nothing(dim, rank
             .any()
         )
     p = basis @ basis.T
-    assert np.linalg.norm(Reaper(dim).clipped_sum((p, None), still, 1.0)) < 2e-3
+    assert np.linalg.norm(Reaper(dim).clipped_sum(Relaxation(p), still, 1.0)) < 2e-3
 
 
 @each_shape
@@ -131,12 +131,20 @@ def test_reaper_s_sum_is_minus_the_gradient_of_the_distance(dim, rank):
     p, rows = (v * rng.uniform(0.1, 0.9, dim)) @ v.T, rng.standard_normal((12, dim))
     center = rng.standard_normal(dim) if rank > 1 else None
     x = on_the_sphere(rows, 0.0 if center is None else center)
-    found = symmetric.matrix(Reaper(dim).clipped_sum((p, center), rows, 1.0))
-    for _ in range(3):
-        s = rng.standard_normal((dim, dim))
-        s, h = s + s.T, 1e-6
-        ahead, behind = (np.linalg.norm(x - x @ (p + t * s), axis=1).sum() for t in (h, -h))
-        assert float((found * s).sum()) == pytest.approx(-(ahead - behind) / (2 * h), rel=1e-6, abs=1e-6)
+    wider, within = dim + 4, np.linalg.qr(rng.standard_normal((dim + 4, dim)))[0]
+    wide_rows = rng.standard_normal((12, wider))
+    for point, each, own, frame in (
+        (Relaxation(p, center), rows, x, np.eye(dim)),
+        (Relaxation(p, None, within), wide_rows, on_the_sphere(wide_rows, 0.0), within),
+    ):
+        found = symmetric.matrix(Reaper(dim).clipped_sum(point, each, 1.0))
+        for _ in range(3):
+            s = rng.standard_normal((dim, dim))
+            s, h = s + s.T, 1e-6
+            ahead, behind = (
+                np.linalg.norm(own - own @ frame @ (p + t * s) @ frame.T, axis=1).sum() for t in (h, -h)
+            )
+            assert float((found * s).sum()) == pytest.approx(-(ahead - behind) / (2 * h), rel=1e-6, abs=1e-6)
 
 
 @each_shape
@@ -245,14 +253,14 @@ def test_exact_descents_find_exact_subspaces():
     symmetric = SymmetricCoordinates(dim)
     for mirror, first in ((False, 2.0), (True, 16.0)):
         found = reaper(
-            lambda p: symmetric.matrix(Reaper(dim).clipped_sum((p, None), rows, 1.0)) / n,
+            lambda p: symmetric.matrix(Reaper(dim).clipped_sum(Relaxation(p), rows, 1.0)) / n,
             dim=dim,
             rank=rank,
             steps=first / np.sqrt(np.arange(1, 201)),
             mirror=mirror,
         )
-        assert Grassmann(dim, rank).dist(found, truth) < 0.03
-        np.testing.assert_allclose(found.T @ found, np.eye(rank), atol=1e-12)
+        assert Grassmann(dim, rank).dist(found[:, :rank], truth) < 0.03
+        np.testing.assert_allclose(found.T @ found, np.eye(dim), atol=1e-12)
 
 
 spectra = arrays(np.float64, st.integers(2, 12), elements=st.floats(-30, 30).map(lambda x: round(x, 3)))

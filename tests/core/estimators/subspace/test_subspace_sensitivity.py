@@ -21,7 +21,7 @@ from privest.estimators.subspace.losses import (
     SubspaceDistance,
     SubspaceQuery,
 )
-from privest.estimators.subspace.reaper_losses import Reaper
+from privest.estimators.subspace.reaper_losses import Reaper, Relaxation
 from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
@@ -47,12 +47,18 @@ def projection(dim, rank, values=1.0):
     return (v * values) @ v.T
 
 
+def framed(wide, center):
+    size = wide.shape[1]
+    return Relaxation(projection(size, size - 1), center, wide)
+
+
 SHAPES = [(2, 1), (3, 1), (5, 2), (20, 3)]
 
 
 def cases():
     for dim, rank in SHAPES:
         v, wide = frame(dim, rank), frame(dim, min(dim, rank + 1))
+        inside = wide @ frame(wide.shape[1], rank)
         away = np.linspace(0.1, 0.3, dim)
 
         def case(name, statistic, point, clip, reach=0.97, center=None, dim=dim, v=v):
@@ -81,8 +87,12 @@ def cases():
             for clip, reach in ((0.1, 0.97), (sqrt(2 * rank + 2), 0.97 / (1 + scale**2))):
                 yield case("objective", CandidateScores(2 * rank + 2), every, clip, reach, center=away)
         for clip in (1.0, 0.3):
-            yield case("reaper", Reaper(dim), (projection(dim, rank), None), clip)
-        yield case("reaper-amid", Reaper(dim), (np.eye(dim) * rank / dim, away), 1.0, center=away)
+            yield case("reaper", Reaper(dim), Relaxation(projection(dim, rank)), clip)
+            yield case("reaper-framed", Reaper(rank + 1), framed(wide, None), clip, v=inside)
+        amid = Relaxation(np.eye(dim) * rank / dim, away)
+        yield case("reaper-amid", Reaper(dim), amid, 1.0, center=away)
+        at = framed(wide, away)
+        yield case("reaper-framed-amid", Reaper(rank + 1), at, 1.0, center=away, v=inside)
 
 
 CASES = list(cases())
@@ -126,6 +136,8 @@ MUTANTS = [
     ("absolute", losses, "residuals", by_pythagoras(losses.residuals)),
     ("redescending-0.5", losses, "residuals", by_pythagoras(losses.residuals)),
     ("reaper", reaper_losses, "on_sphere", without_normalisation),
+    ("reaper-framed", Reaper, "diameter", lambda _, clip: 1.3 * clip),
+    ("reaper-framed", reaper_losses, "on_sphere", without_normalisation),
     ("sketch", sketch, "on_sphere", without_normalisation),
     ("sketch", sketch, "lengths", lambda v: np.zeros(len(v))),
     ("squared", Squared, "weight", lambda _, d: np.full_like(d, np.nan)),
@@ -180,16 +192,15 @@ def sampled_statistics(dim, rank, rng):
             SubspaceDistance(dim, rank),
             SubspaceQuery(v, loss, rng.standard_normal(dim) if rank == 2 else None),
         )
-    yield Reaper(dim), (projection(dim, rank), None)
+    yield Reaper(dim), Relaxation(projection(dim, rank))
+    yield Reaper(rank), Relaxation(0.5 * np.eye(rank), None, v)
 
 
 def each_record_s_vector(statistic, point, rows):
     """What a chunk's sum adds up, (n, size): the statistic itself, of which the sum is left out."""
     if isinstance(statistic, Reaper):
-        p, center = point
-        x = on_sphere(rows, center)
-        left = x - reaper_losses.seen_by(x, p)
-        return np.concatenate([x, left, lengths(left)[:, None]], axis=1)
+        x, left, length = reaper_losses._residuals(point, rows)
+        return np.concatenate([x, left, length[:, None]], axis=1)
     along, left, length = losses.residuals(point, rows)
     weight = point.loss.weight(length)[:, None]
     pull = weight[:, 0] * length * lengths(along)
@@ -272,11 +283,8 @@ def summed_exactly(statistic, point, rows, clip):
         weight = point.loss.weight(length) * (clip / np.maximum(pull, clip))
         return np.einsum("n,nd,nr->dr", weight.astype(long), left.astype(long), along.astype(long)).ravel()
     if isinstance(statistic, Reaper):
-        x = on_sphere(rows, point[1])
-        left = x - reaper_losses.seen_by(x, point[0])
-        weight = clip / np.maximum(
-            np.maximum(lengths(left), reaper_losses._LEAST_RESIDUAL), clip * lengths(left)
-        )
+        x, left, length = reaper_losses._residuals(point, rows)
+        weight = clip / np.maximum(np.maximum(length, reaper_losses._LEAST_RESIDUAL), clip * length)
         a = np.einsum("n,nd,ne->de", weight.astype(long), left.astype(long), x.astype(long))
         a = (a + a.T) / 2
     else:
@@ -311,7 +319,8 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(kind, dim, rank):
         (SecondMoment(dim), Frame(), 1.0),
         (SecondMoment(rank), Frame(v, rng.standard_normal(dim)), 0.5),
         (Sketch(dim, rank), Frame(v), 0.4),
-        (Reaper(dim), (projection(dim, rank), None), 1.0),
+        (Reaper(dim), Relaxation(projection(dim, rank)), 1.0),
+        (Reaper(rank), Relaxation(0.5 * np.eye(rank), None, v), 1.0),
     ]:
         stated = grid._chunk_error(clip, statistic.size, 0.0)
         assert stated <= 3e-9 * clip
@@ -319,7 +328,9 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(kind, dim, rank):
         assert np.sqrt((error * error).sum()) <= stated
 
 
-@pytest.mark.parametrize("name", ["absolute", "moment", "sketch", "tilt", "objective", "reaper"])
+@pytest.mark.parametrize(
+    "name", ["absolute", "moment", "sketch", "tilt", "objective", "reaper", "reaper-framed"]
+)
 @pytest.mark.parametrize("dim", [5, 20])
 def test_neighbours_differ_at_the_gate_by_at_most_the_certified_sensitivity(name, dim):
     """Chunks, blocks, grid and float sums included; the neighbours are the widest pair of the search."""

@@ -1,0 +1,1 @@
+"""Published answers: tables under a name, which others read without a charge."""
