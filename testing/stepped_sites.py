@@ -157,7 +157,7 @@ class Wire:
         run, caller = self.database.run, self.caller
         if path.endswith("/questions"):
             found = run(lambda session: hub.questions(session, caller.id))
-            return httpx.Response(200, json={"questions": [q.model_dump() for q in found], "mark": ""})
+            return httpx.Response(200, json=found.model_dump())
         if "/answers/" in path:
             _, part, _, number = path.rsplit("/", 3)
             label, numbers = content["params"]["label"], content["content"]

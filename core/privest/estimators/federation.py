@@ -295,13 +295,7 @@ def _releases(course: BasePlan, counts: Sequence[int], n: int, target: PrivacyTa
     """The releases of a course for one owner's n records and target, with the same shares of the budget.
 
     Random batches are certified together. Their noise keeps the course's proportions. An owner that makes
-    some releases less often than the course has the others of their statistic with less noise.
-
-    Args:
-        course: the common plan.
-        counts: how often the owner makes each release.
-        n: number of its records.
-        target: (ε, δ) for these.
+    some releases less often than the course, as `counts` says, has less noise on those of their statistic.
     """
     made = [(release, count) for release, count in zip(course.releases, counts, strict=True) if count]
     together = [(r, count) for r, count in made if isinstance(r, SubsampledSum) and r.noise == "gaussian"]

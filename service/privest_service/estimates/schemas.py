@@ -19,7 +19,6 @@ State = Literal[
 
 FINAL: frozenset[str] = frozenset({"committed", "failed", "voided", "denied", "expired", "withdrawn"})
 
-
 _MOST_DATASETS = 100
 """Most datasets that one query may ask about."""
 
@@ -386,8 +385,7 @@ class PlanView(BaseModel):
     expected_error: Any
     finding: Any = None
     parts: Annotated[
-        list[PartView],
-        Field(description="of a question on several, whose `privacy` covers all of them"),
+        list[PartView], Field(description="of a question on several, whose `privacy` covers all of them")
     ]
     may_leave: MayLeave = 0
     second_opinion: Annotated[

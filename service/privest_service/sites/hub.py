@@ -31,7 +31,7 @@ from privest_service.problems import Invalid, NotFound, SessionOver
 from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
 from privest_service.sites import pooling
-from privest_service.sites.schemas import OfferedDataset, SiteEnd, SiteQuestion, SiteState
+from privest_service.sites.schemas import OfferedDataset, SiteEnd, SiteQuestion, SiteQuestions, SiteState
 
 _OVER = ("ended", "left")
 """States of sites that have nothing more to do with a run that goes on."""
@@ -73,10 +73,11 @@ def offer(session: Session, caller: Principal, at_site: str, offered: OfferedDat
     return dataset
 
 
-def questions(session: Session, owner_id: str) -> list[SiteQuestion]:
+def questions(session: Session, owner_id: str) -> SiteQuestions:
     """The questions that wait for an owner's site, or are run there, oldest first.
 
     One that all have accepted while another run was under way is asked about once more when that is over.
+    The mark does not change by what the site itself decided, so that its next look waits for the others.
     """
     whole = aliased(Job)
     found = session.execute(
@@ -94,20 +95,25 @@ def questions(session: Session, owner_id: str) -> list[SiteQuestion]:
         )
         .order_by(Job.created_at, Job.id)
     )
-    return [
-        SiteQuestion(
-            job=own.id,
-            dataset=str(dataset.at_site),
-            kind=own.kind,
-            place=own.place or 0,
-            state=_state(asked, part) if part is None or not _may_begin(session, asked) else "asked",
-            asked=json.loads(joint.terms),
-            plan=hashlib.sha256(asked.plan.encode()).hexdigest(),
-            seed=seed_of(asked),
-            versions=versions(),
+    listed, told = list[SiteQuestion](), list[str]()
+    for own, asked, joint, dataset, part in found:
+        anew = part is not None and _may_begin(session, asked)
+        state = "asked" if anew else _state(asked, part)
+        told.append(f"{own.id} {state == 'begun'} {anew}")
+        listed.append(
+            SiteQuestion(
+                job=own.id,
+                dataset=str(dataset.at_site),
+                kind=own.kind,
+                place=own.place or 0,
+                state=state,
+                asked=json.loads(joint.terms),
+                plan=hashlib.sha256(asked.plan.encode()).hexdigest(),
+                seed=seed_of(asked),
+                versions=versions(),
+            )
         )
-        for own, asked, joint, dataset, part in found
-    ]
+    return SiteQuestions(questions=listed, mark=hashlib.sha256(" ".join(told).encode()).hexdigest())
 
 
 def _state(whole: Job, part: SitePart | None) -> SiteState:

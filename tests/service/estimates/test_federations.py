@@ -301,7 +301,9 @@ def test_owners_who_take_turns(server: Server) -> None:
         ({"server_step": 2.0}, "local_steps above 1"),
         ({"server_step": 0.0, "local_steps": 2}, "server_step"),
     ):
-        assert says in problem(them.plan(**wrong), 422, "invalid")["detail"]
+        refused = them.plan(**wrong)
+        assert says in refused.text
+        problem(refused, 422, "invalid")
     alone = them.plan([{"id": them.datasets[0]}], turns=2)
     assert "here are 1" in problem(alone, 422, "invalid")["detail"]
 

@@ -52,6 +52,10 @@ class Played:
         """The newest of them."""
         return self.questions(place)[-1]
 
+    def mark(self, place: int) -> str:
+        """The mark of what a site is asked."""
+        return str(self.owners[place].get("/v1/sites/questions").json()["mark"])
+
     def decide(self, place: int, decision: str = "accept", **why: Any) -> httpx.Response:
         path = f"/v1/sites/questions/{self.question(place)['job']}/decision"
         return self.owners[place].post(path, json={"decision": decision} | why)
@@ -217,6 +221,16 @@ def test_sites_that_part_company_end_the_run(played: Played, second: dict[str, A
     assert played.state()[0] == "failed"
 
 
+def test_what_a_site_decided_is_no_news_to_it(played: Played) -> None:
+    """Its next look waits until all have accepted, so that a question takes one look and not two."""
+    played.ask()
+    before = played.mark(0), played.mark(1)
+    assert played.decide(0).json()["state"] == "accepted"
+    assert (played.mark(0), played.mark(1)) == before
+    assert played.decide(1).json()["state"] == "begun"
+    assert played.mark(0) != before[0]
+
+
 def test_an_owner_is_in_one_run_at_a_time(played: Played) -> None:
     """Else two sites that take up two runs in another order would wait for each other."""
     first = played.begun()
@@ -225,9 +239,11 @@ def test_an_owner_is_in_one_run_at_a_time(played: Played) -> None:
     assert played.state()[0] == "reserved"
     states = [[each["state"] for each in played.questions(place)] for place in range(2)]
     assert states == [["begun", "accepted"]] * 2
+    before = played.mark(0)
     path = f"/v1/sites/questions/{first[0]}/decision"
     assert played.owners[0].post(path, json={"decision": "refuse"}).status_code == 200
     # That run is over: the sites are asked once more, and the first to answer begins the next.
+    assert played.mark(0) != before
     assert [[each["state"] for each in played.questions(place)] for place in range(2)] == [["asked"]] * 2
     assert played.decide(1).json()["state"] == "begun"
     assert [each["state"] for each in played.questions(0)] == ["begun"]
