@@ -124,8 +124,9 @@ class Estimates(ABC):
             sampling: how batches are drawn; one of poisson, fixed; by default poisson.
             epochs: of `rsvrg`: number of epochs, S; a whole number at least 1; optional.
             restarts: of `rsvrg`: number of restarts, K; a whole number at least 1; optional.
-            clip_change: of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by
-                default; a number above 0 and at most 1e6; optional.
+            clip_change: of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by
+                default it and the loops are those of the least expected error, and C₀ with restarts
+                or noise at every step; a number above 0 and at most 1e6; optional.
             full_noise: of `rsvrg`: noise on full gradients once an epoch, or at every step; one of
                 epoch, step; by default epoch.
             local_steps: that each owner of several datasets takes by itself in a step, corrected

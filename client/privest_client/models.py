@@ -966,7 +966,7 @@ class Restarts(RootModel[int]):
 class ClipChange(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Clip Change')]
     """
-    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
+    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by default it and the loops are those of the least expected error, and C₀ with restarts or noise at every step
     """
 
 
@@ -4962,7 +4962,7 @@ class FrechetMeanPlanRequest(Model):
     """
     clip_change: Annotated[ClipChange | None, Field(title='Clip Change')] = None
     """
-    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
+    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by default it and the loops are those of the least expected error, and C₀ with restarts or noise at every step
     """
     full_noise: Annotated[
         Literal['epoch', 'step'] | None, Field(title='Full Noise')
@@ -5050,7 +5050,7 @@ class FrechetMeanRequest(Model):
     """
     clip_change: Annotated[ClipChange | None, Field(title='Clip Change')] = None
     """
-    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
+    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by default it and the loops are those of the least expected error, and C₀ with restarts or noise at every step
     """
     full_noise: Annotated[
         Literal['epoch', 'step'] | None, Field(title='Full Noise')
