@@ -36,6 +36,7 @@ NAMES = (
     "coverage_classifiers",
     "coverage_subspaces",
     "coverage_means",
+    "figures_heavy_ball",
     "figures_acceleration",
     "descents",
     "federated",
