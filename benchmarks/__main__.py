@@ -37,6 +37,7 @@ NAMES = (
     "coverage_classifiers",
     "coverage_subspaces",
     "coverage_means",
+    "figures_heavy_ball",
     "figures_acceleration",
     "descents",
     "federated",

@@ -89,7 +89,8 @@ WRONG: list[tuple[str, Any, list[tuple[str | None, str]]]] = [
         [
             (
                 "solver",
-                "must be one of: newton, clipped, escape, spider, gd, gd-opt, hb, hb-opt, nag, nag-opt, masg, masg-opt",
+                "must be one of: newton, clipped, escape, spider, "
+                "gd, gd-opt, hb, hb-opt, nag, nag-opt, masg, masg-opt",
             )
         ],
     ),

@@ -1,4 +1,4 @@
-"""The loops of variance-reduced steps: epochs, steps, clip of changes and step length, from public facts alone."""
+"""The loops of variance-reduced steps, the clip of changes and the step length, from public facts alone."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,10 +16,17 @@ MOST_PASSES = 30
 
 _EPOCHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 _FREQUENCIES = (2, 3, 5, 7, 10, 15, 20)
-_CLIPS = tuple((10.0 ** (-np.arange(9) / 5)).tolist())
-_LENGTHS = tuple((10.0 ** (-np.arange(13) / 8)).tolist())
-"""Loops that are considered: S, m, C₁ over C₀, and η times the largest Hessian eigenvalue. With m = 1 nothing would
-have changed since the anchor, and noise on that be all that changes add."""
+_CLIPS = tuple((10.0 ** (-np.arange(7) / 4)).tolist())
+_LENGTHS = tuple((10.0 ** (-np.arange(10) / 6)).tolist())
+"""Loops that are considered: S, m, C₁ over C₀, and η times the largest Hessian eigenvalue. With m = 1 nothing
+would have changed since the anchor, and noise on that be all that changes add."""
+
+_LARGEST = 1e300
+"""Stands for the error of steps that are so long that it leaves float64."""
+
+_CASES = ((1.0, False), (1.0, True), (0.4, True), (0.15, True))
+"""Where the mean may be, of which the worst counts: its distance from the start over the bound on it, and
+whether no gradient is clipped. A clip of changes that is right for one distance may be wrong for another."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +163,7 @@ def best_loops(
     return Epochs(int(count[best]), int(steps[best])), float(change[best]), float(length[best])
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def predicted(
     problem: LoopProblem,
     epochs: Array,
@@ -167,9 +175,9 @@ def predicted(
 ) -> tuple[Array, Array]:
     """Square of the distance to the mean, from the worst start, and its part that is noise; of (k,) loops.
 
-    An epoch's steps all see the same full gradient, and the change since its anchor, of which the clip C₁ lets
-    through r = min(1, C₁/u) where iterates are u away. Where it cuts, less holds the steps back: they go on,
-    past the mean if they are many, and noise on the full gradient moves them as far as that does.
+    An epoch's steps all see the same full gradient, and the change since its anchor. The clip C₁ lets through
+    r = min(1, C₁/u) of it where iterates are u away. Where it cuts, less holds steps back: they go on, past
+    the mean if they are many, and noise on the full gradient moves them as far as that does.
 
     Args:
         problem: public facts.
@@ -180,16 +188,18 @@ def predicted(
         full: (k,) total variance of the noise on a full gradient.
         change: (k,) total variance of the noise on a change.
     """
-    bias, noise = np.full(len(epochs), problem.distance), np.zeros(len(epochs))
+    shape = (len(_CASES), len(epochs))
+    begin, whole = (np.array(each)[:, None] for each in zip(*_CASES, strict=True))
+    bias, noise = problem.distance * np.broadcast_to(begin, shape), np.zeros(shape)
     for epoch in range(int(epochs.max())):
         on = epoch < epochs
         away = np.sqrt(bias**2 + noise)
-        pull = problem.clip / np.sqrt(away**2 + problem.clip**2)
-        gone, follows, shaken = (np.zeros(len(epochs)) for _ in range(3))
+        pull = np.where(whole, 1.0, problem.clip / np.sqrt(away**2 + problem.clip**2))
+        gone, follows, shaken = (np.zeros(shape) for _ in range(3))
         for step in range(int(steps.max())):
             goes = on & (step < steps)
             far = np.sqrt((gone * away) ** 2 + follows**2 * full + shaken)
-            through = np.minimum(1.0, clip / np.maximum(problem.hessian * far, 1e-300))
+            through = 1 / np.maximum(1.0, problem.hessian * far / clip)
             held = 1 - length * through
             gone = np.where(goes, gone * held + length * pull, gone)
             follows = np.where(goes, follows * held + length, follows)
@@ -197,4 +207,6 @@ def predicted(
         kept = (1 - gone) ** 2
         bias = np.where(on, np.sqrt(kept) * bias, bias)
         noise = np.where(on, kept * noise + follows**2 * full + shaken, noise)
-    return bias**2 + noise, noise
+    largest = ((bias**2 + noise).max(axis=0), noise.max(axis=0))
+    error, by_noise = (np.nan_to_num(each, nan=_LARGEST, posinf=_LARGEST) for each in largest)
+    return error, by_noise

@@ -262,7 +262,8 @@ def chosen_loops(
 ) -> tuple[Epochs, float, float | None]:
     """S and m, C₁ and η: what is given, and of one run with full gradients once an epoch the best of others.
 
-    Runs that begin anew, or have fresh noise on every step, take S = 5, m = 10 and C₁ = C₀ where none is given.
+    Runs that begin anew, or have fresh noise on every step, take S = 5, m = 10 and C₁ = C₀ unless told
+    otherwise.
 
     Raises:
         ValueError: an option out of range.
