@@ -527,7 +527,7 @@ class CoefficientForecast(Model):
     """
     accuracy: Annotated[float | None, Field(title='Accuracy')] = None
     """
-    of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
+    of `spider`: α, where in 95 of 100 runs some point has a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
     """
     untold: Annotated[str | None, Field(title='Untold')] = None
     """
@@ -558,7 +558,7 @@ class CoefficientUncertainty(Model):
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
     accuracy: Annotated[float | None, Field(title='Accuracy')] = None
     """
-    of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
+    of `spider`: α, where in 95 of 100 runs some point has a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
     """
     untold: Annotated[str | None, Field(title='Untold')] = None
     """
@@ -773,6 +773,21 @@ class CreatedChannel(Model):
     """
     next_attempt: Annotated[AwareDatetime | None, Field(title='Next Attempt')]
     secret: Annotated[str | None, Field(title='Secret')]
+
+
+class CurvatureView(Model):
+    """
+    How the mean loss bends at the answer, in weights of features in units of the norm bound.
+    """
+
+    least: Annotated[float, Field(title='Least')]
+    """
+    least eigenvalue of a noisy Hessian, from records that nothing else has seen
+    """
+    at_least: Annotated[float, Field(title='At Least')]
+    """
+    what the least curvature is not below in 95 of 100 runs, whatever noise and sampling did
+    """
 
 
 class DatasetRef(Model):
@@ -2797,6 +2812,10 @@ class ClassifierSelectionEstimate(Model):
     """
     of a table: the column whose classes it tells
     """
+    curvature: CurvatureView | None = None
+    """
+    of `spider`: how the loss bends at the answer, which is no minimum if down
+    """
     winner: Annotated[int, Field(title='Winner')]
     """
     place of the chosen one among the candidates, of which the first is 0
@@ -3037,6 +3056,10 @@ class LogisticRegressionEstimate(Model):
     label: Annotated[str | None, Field(title='Label')] = None
     """
     of a table: the column whose classes it tells
+    """
+    curvature: CurvatureView | None = None
+    """
+    of `spider`: how the loss bends at the answer, which is no minimum if down
     """
 
 
