@@ -245,7 +245,7 @@ class Outcome:
     gradient: float
     curvature: float
     released: float
-    """The same as the gate released it."""
+    """The least curvature at the answer as the gate released it."""
     error: float
     """Root mean square error of the gradients on the way."""
 
