@@ -46,10 +46,9 @@ M²/ρ = 0.074 every point has: the plan says so, and how many records it would 
 {table(header, told)}
 
 Before the logarithms α was an expectation, a third to a half of these, and batches were shorter: `spider`
-then had 0.828 and 0.960 where no label was wrong, and 0.989 of 800,000 records
-(2026-11-21). The guarantee holds for any loss of its smoothness; what it pays for that is that a gradient
-comes from a batch and not from all records.
-"""
+then had 0.828 and 0.960 where no label was wrong, and 0.989 of 800,000 records (2026-11-21). The guarantee holds for any loss of its
+smoothness; what it pays for that is that a gradient comes from a batch and not from all records.
+"""  # noqa: E501
     publish(
         "spider-sizes", "Liu and Talwar (2025): each record seen once, by the number of records", body, PAGE
     )
