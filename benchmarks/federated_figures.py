@@ -241,8 +241,8 @@ TEXT_STEPS = """
 n = 10 owners. At the same η̃ a larger η_g makes the owners' own steps √n times shorter, which gains nothing
 where corrections settle at η_g = 1 already. At the same η the whole step is √n times as long. The theorem's
 own η̃ (the first two terms of (11), with M = diam/γ, γ = ½ and L = 2·max‖A_iᵀA_i‖; the third, L_P, is not
-told) is {shorter:,.0f} times shorter than what works. η_g = √n at the
-same η takes a quarter to a half fewer rounds here, as any longer step of the server may; the planner of private
+told) is {shorter:,.0f} times shorter than what works. η_g = √n at the same η takes a quarter to a half
+fewer rounds here, as any longer step of the server may; the planner of private
 runs chooses the server's step itself, so that η_g is no option. The theorem's rate is 1/R for the mean square
 of the gradient; what is seen above is linear."""
 
