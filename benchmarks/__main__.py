@@ -44,6 +44,7 @@ NAMES = (
     "federated_figures",
     "federated_private",
     "robust_labels",
+    "spider_sizes",
     "saddles",
     "choosing",
     "several_fits",

@@ -240,33 +240,6 @@ def saddles() -> str:
     return table(["d", "k", "steps", "gradients alone", "with a Hessian halfway"], told)
 
 
-SIZES = (8_000, 80_000, 800_000)
-STREAM_SEEDS = 10
-
-
-def streams() -> str:
-    """`spider` beside `escape`, by the number of records."""
-    told: list[list[str]] = []
-    for n in SIZES:
-        plans = {
-            solver: planned(n, 20, EPSILON, loss="sigmoid", solver=solver) for solver in ("spider", "escape")
-        }
-        for share in (0.0, 0.2):
-            line = [f"{n:,}", f"{share:.0%}", f"{plans['spider'].expected_error.accuracy:.2g}"]
-            found: dict[str, list[float]] = {solver: [] for solver in plans}
-            for seed in range(STREAM_SEEDS):
-                x, right, test, truth = plane(seed, n)
-                labels = flipped(right, share, 1, np.random.default_rng(1_000 + seed))
-                for solver, plan in plans.items():
-                    found[solver].append(score(plan, x, labels, test, truth))
-            line += [in_short(found[solver]) for solver in plans]
-            line.append("yes" if plans["spider"].warnings else "no")
-            print("streams", *line, sep=" | ", flush=True)
-            told.append(line)
-    header = ["records", "wrong", "α", "spider", "escape", "warned that nothing is guaranteed"]
-    return table(header, told)
-
-
 def main() -> None:
     results = {case: measure(case) for case in CASES}
     draw(results)
@@ -299,19 +272,6 @@ which takes no account of there being no noise.
 At 455 records the default for the logistic loss is `clipped`, whose gradients are cut at a tenth: it is hard
 to mislead as it is, and better where labels are right. A bounded loss is for many wrong labels, and for many
 records. A bounded penalty alone does not help: the loss is not bounded by it.
-
-### Each record seen once
-
-The rows of the plane and its loss `sigmoid` by Algorithm 3 of Liu and Talwar 2025 (`solver: spider`), beside
-`escape`, which reads all records at every step; {STREAM_SEEDS} seeds. Some point of the run is expected to
-have a gradient of at most α and no curvature below −√(ρα). Until α is below M²/ρ = 0.074 every point has: the
-plan says so, and how many records it would take.
-
-{streams()}
-
-The guarantee of `spider` holds for any loss of its smoothness; what it pays for that is that a gradient
-comes from a batch of some thousands of records and not from all. `escape` is the better classifier at every
-size here, and the default.
 
 ### A strict saddle point
 

@@ -16,8 +16,8 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
 
-RUNS = 5
-WIDE_RUNS = 3
+RUNS = 3
+WIDE_RUNS = 2
 
 Drawn = Callable[[np.random.Generator], tuple[Array, Array]]
 """From a generator to the basis of the true subspace, and rows."""
@@ -115,7 +115,7 @@ def starts() -> str:
     """Starts by a second moment and by REAPER, of haystacks with and without a crowd."""
     n, told = 10_000, []
     plain = {"consensus": False, "loss": "absolute"}
-    for inliers, share in ((0.2, 0.0), (0.4, 0.1), (0.4, 0.2), (0.5, 0.3)):
+    for inliers, share in ((0.2, 0.0), (0.4, 0.2)):
         title = f"{inliers:.0%} inliers" + (f", a crowd of {share:.0%}" if share else "")
         drawn = crowded(n, 20, 3, inliers, share) if share else hay(n, 20, 3, inliers)
         case = Case(title, VectorsMetadata(n, 20), 3, PrivacyTarget(1.0, 1e-6), drawn)
@@ -123,7 +123,6 @@ def starts() -> str:
             ("the rank alone", {}),
             ("`start: analyze-gauss`, absolute, no consensus", plain | {"start": "analyze-gauss"}),
             ("`start: reaper`, absolute, no consensus", plain | {"start": "reaper"}),
-            ("`start: reaper`, consensus", {"start": "reaper", "consensus": True}),
             ("`solver: md-reaper`", {"solver": "md-reaper"}),
         ):
             told.append(line_of(case, label, options))
@@ -133,7 +132,7 @@ def starts() -> str:
 def wide() -> str:
     """REAPER above 300 columns, beside geodesic descent."""
     told = []
-    for n, dim in ((20_000, 400), (5_000, 2_000)):
+    for n, dim in ((5_000, 400),):
         shape, target = VectorsMetadata(n, dim), PrivacyTarget(1.0, 1e-6)
         case = Case(f"{n:,}×{dim:,}", shape, 2, target, hay(n, dim, 2, 0.5), WIDE_RUNS)
         for label, options in (
@@ -148,8 +147,8 @@ def wide() -> str:
 def centers() -> str:
     """Affine subspaces, with a centre estimated and without."""
     n, dim, bound, told = 10_000, 20, 6.0, []
-    for off in (0.0, 0.5, 2.0):
-        for epsilon in (0.3, 1.0):
+    for off in (0.0, 2.0):
+        for epsilon in (1.0,):
             shape, target = VectorsMetadata(n, dim, bound), PrivacyTarget(epsilon, 1e-6)
             title = f"{off:g} off the origin, ε = {epsilon:g}"
             case = Case(title, shape, 2, target, moved(n, dim, 2, off))

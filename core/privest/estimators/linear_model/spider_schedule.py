@@ -113,7 +113,7 @@ class _Lengths:
 
     @classmethod
     def of(cls, problem: Problem, alpha: float) -> "_Lengths":
-        """Of B in all a step gains η|g|²/4 while |g| > α/2, and an escape a share of √(α³/ρ)."""
+        """A step gains η|g|²/4 of B while |g| > α/2, and an escape a share of √(α³/ρ)."""
         excess, error = problem.excess, _GRADIENT_SHARE * alpha
         escapes = excess / (_DESCENT * sqrt(alpha**3 / problem.loss.hessian_lipschitz))
         return cls(escapes, excess * problem.loss.gradient_lipschitz / (4 * error**2) + escapes)
