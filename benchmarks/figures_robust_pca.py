@@ -469,7 +469,7 @@ def grids(found: Found) -> dict[int, Grid]:
     def at_4(solver: str, x: float, y: str) -> Array:
         return logarithms(found, job_4(solver, x, dict(zip(deltas, POWERS, strict=True))[y]), RUNS_4)
 
-    deltas = ("N^−0.5", "N^−1.5", "N^−3")
+    deltas: tuple[str, ...] = ("N^−0.5", "N^−1.5", "N^−3")
     weak = "δ = 1/√N"
     both = (weak, "δ = 1/(N√N)")
     rows_2 = tuple(zip(both, (at_2(WEAK), at_2(STRONG)), strict=True))

@@ -59,6 +59,16 @@ class Books:
             acts.record(session, self.owner, "cap.set", subject=subject, details=limits.told())
             return ledger.open_account(session, self.owner, "analyst", limits, subject=subject).id
 
+    def set_cap(self, session: Session, account: int, limits: Limits) -> bool:
+        """Change the limits of an account, with an act that tells of it; whether anything was changed."""
+        former = ledger.set_cap(session, account, limits)
+        if former is None:
+            return False
+        subject = session.get_one(Account, account).subject
+        details = limits.told() | {f"{name}_before": amount for name, amount in former.told().items()}
+        acts.record(session, self.owner, "cap.set", subject=subject, details=details)
+        return True
+
     def job(self, submitter: str = "somebody") -> Job:
         """A job that is not yet reserved."""
         return Job(

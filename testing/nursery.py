@@ -85,16 +85,16 @@ class Forked:
 
 
 def launch(command: Sequence[str], environment: Mapping[str, str], log: BinaryIO) -> Process:
-    """Start a program: `privest` in a fork of this process's nursery, any other as everybody does.
+    """Start a program: `privest` of this environment in a fork of this process's nursery, others as usual.
 
-    Others change what the service is made of before it is loaded.
+    Others are of another version, or change what the service is made of before it is loaded.
 
     Args:
         command: the program with its arguments.
         environment: all of it.
         log: takes what it prints.
     """
-    if Path(command[0]).name != "privest":
+    if Path(command[0]) != Path(sys.executable).with_name("privest"):
         return spawn(command, environment, log)
     read, write = os.pipe()
     end = os.fdopen(read, "rb", buffering=0)

@@ -193,7 +193,7 @@ def _faults_of_former(owner: str, name: str, acts: list[_CapTold]) -> Iterator[s
 
 
 def _of_cap(chain: Chain) -> tuple[str, str, str, int]:
-    """Whose cap, on what, for whom, and in which window; a dataset's rows are known by the oldest dataset."""
+    """Return whose cap it is, on what, for whom, in which window; rows are known by their oldest dataset."""
     stated = chain.stated
     return stated.owner, next(iter(stated.datasets), ""), stated.analyst or "", stated.window
 

@@ -31,7 +31,13 @@ _HELD = and_(
     ~Job.dummy,
     or_(
         exists().where(Owner.id == Job.owner_id, Owner.frozen_by.is_not(None)),
-        exists().where(_PART.part_of == Job.id, Owner.id == _PART.owner_id, Owner.frozen_by.is_not(None)),
+        exists().where(
+            # Said twice, as a database that looks up all parts at once finds them by their index then.
+            _PART.part_of.is_not(None),
+            _PART.part_of == Job.id,
+            Owner.id == _PART.owner_id,
+            Owner.frozen_by.is_not(None),
+        ),
     ),
 )
 """Condition on jobs: an owner whose rows they read is frozen."""

@@ -146,7 +146,7 @@ def _grant(page: Page, link: str) -> None:
     expect(page.locator("select[name=analyst]").locator("option:checked")).to_have_text("Mira Kessler")
     page.get_by_label("Cap ε").fill("1")
     assert page.get_by_label("Cap δ").input_value() == "1e-6"
-    page.get_by_text("Approval, purpose").click()
+    page.get_by_text("Approval, publishing").click()
     page.get_by_label("I approve each question").check()
     page.get_by_label("Purpose").fill(PURPOSE)
     page.get_by_role("button", name="Grant", exact=True).click()

@@ -90,7 +90,7 @@ def test_spider_is_planned_charged_and_run_until_records_run_out(asked: tuple[Ca
     owner, dataset = asked
     options = {"loss": "sigmoid", "solver": "spider", "reuse": False}
     planned = owner.plan(dataset, **ASK, **options).json()
-    assert [release["statistic"] for release in planned["releases"]] == ["hessian", "gradient"]
+    assert [release["statistic"] for release in planned["releases"]] == ["hessian", "gradient", "curvature"]
     (warning,) = planned["warnings"]
     needed = int(re.search(r"; (\d+) records would give", warning)[1])
     assert needed > 2000

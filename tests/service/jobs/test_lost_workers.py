@@ -49,7 +49,7 @@ def says_nothing(job: dict, server: Server) -> None:
     assert job["uncertainty"] is None
     assert job["warnings"] == []
     known = {"id", "kind", "state", "estimate", "uncertainty", "warnings", "privacy", "charges", "reused"}
-    known |= {"dummy", "forecast", "approval", "tag"}  # of plan, grant or question
+    known |= {"dummy", "forecast", "approval", "tag", "person", "through"}  # of plan, grant or question
     assert set(job) == known | (set(job) & {"receipt"})
     assert job["charges"][0]["mu_squared"] > 0
     log = server.log.read_text()

@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session, make_transient
 
 from privest_service.database import Database
 from privest_service.ledger import charges, entries
-from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
 from privest_service.limits import WAITS
@@ -280,7 +279,7 @@ def test_a_change_holds_what_moved_since_it_looked(database: Database) -> None:
         looked = session.get_one(Account, account)
         attempts.append(looked.seq)
         books.reserve({account: CHARGE})
-        ledger.set_cap(session, account, Limits("gdp", 1, 1, LIMITS.mu_squared + 1, LIMITS.slack))
+        books.set_cap(session, account, Limits("gdp", 1, 1, LIMITS.mu_squared + 1, LIMITS.slack))
         assert looked in session  # what nobody holds, a session forgets
 
     database.run(change)

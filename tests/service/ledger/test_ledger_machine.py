@@ -155,9 +155,14 @@ class Crashes(LedgerModel):
 
     # Caps and windows
 
+    @property
+    def in_force(self) -> list[int]:
+        """Accounts of the present window."""
+        return self.present
+
     @rule(data=st.data(), loss=st.integers(0, 120), probability=st.integers(0, 12))
     def cap(self, data: st.DataObject, loss: int, probability: int) -> None:
-        account = data.draw(st.sampled_from(list(self.limits)))
+        account = data.draw(st.sampled_from(self.in_force))
         old, spent = self.limits[account], self.spent[account]
         is_gdp = old.composition == "gdp"
         new = gdp(loss, probability) if is_gdp else basic(loss, probability)
@@ -167,7 +172,7 @@ class Crashes(LedgerModel):
                 with pytest.raises(Invalid):
                     ledger.set_cap(session, account, new)
                 return
-            ledger.set_cap(session, account, new)
+            self.books.set_cap(session, account, new)
         if new != old:
             self.limits[account] = new
             self.moves[account] += 1

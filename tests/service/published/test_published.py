@@ -142,7 +142,7 @@ def test_reads_are_conditional_until_it_is_published_anew(scene: Scene) -> None:
 
 
 def test_a_refresh_asks_again_only_when_told(scene: Scene) -> None:
-    """The same question is the same answer, free, and publishing it again is no act."""
+    """Asked again a question has its first answer, free, and publishing that again is no act."""
     told, spent = scene.publish().json(), scene.owner.budget()
     assert scene.ask() == scene.job
     assert scene.publish().json() == told

@@ -72,7 +72,7 @@ def cells(reader: Caller) -> dict[str, str]:
 
 
 def test_a_thousand_refreshes_are_one_charge(published: Published) -> None:
-    """By ADBC; by an engine of SQLAlchemy that reflects the view, as Superset does; and over HTTP."""
+    """They come by ADBC, by an engine of SQLAlchemy that reflects the view as Superset does, and by HTTP."""
     told, spent = published.analyst.get(f"/v1/jobs/{published.job}").json(), published.owner.budget()
     (column,) = told["estimate"]["columns"]
     seen = set[tuple[str, float, float, float, str]]()
