@@ -183,7 +183,8 @@ which takes half of the budget: P = BSBᵀ, with S of 16×16 here. r = 2, half i
 
 **`center`.** N = 10,000 rows of D = 20 about a plane that misses the origin, norm bound {bound:g}, r = 2,
 half inliers, δ = 1e-6. A centre costs 15 % of the budget. Without one the first direction found leads
-from the origin to the rows' middle.
+from the origin to the rows' middle. The stated radius is about the centre as it was released, as the
+answer says: how far noise on the centre turns the subspace, here most of its distance, is in no figure.
 
 {centers}
 """

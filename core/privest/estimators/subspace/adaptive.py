@@ -26,6 +26,8 @@ from privest.estimators.subspace.two_descents import DescentSchedule, two_descen
 from privest.estimators.uncertainty import Uncertainty
 from privest.privacy.oracle import Oracle
 
+_TURNED = "how far the noise on the released centre turns the subspace"
+
 
 @dataclass(frozen=True)
 class Adaptive:
@@ -89,7 +91,7 @@ def descent_uncertainty(
     turn: Turn, rank: int, loss: str, center: Array | None, warnings: tuple[str, ...]
 ) -> Uncertainty:
     """The uncertainty of the middle of two descents on a loss."""
-    about = "" if center is None else ", about the released centre"
+    about, turned = ("", ()) if center is None else (", about the released centre", (_TURNED,))
     return Uncertainty(
         of=f"the subspace that the same descent on the {loss} loss finds without noise{about}",
         standard_deviation=turn.standard_deviation,
@@ -98,6 +100,7 @@ def descent_uncertainty(
         unknown=(
             "how far the same descent on very many records like these would end from here",
             "whether another subspace holds as many rows as this one",
+            *turned,
         ),
         warnings=(*open_directions(turn.lost, rank), *warnings),
     )

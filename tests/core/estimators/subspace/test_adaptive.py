@@ -198,3 +198,13 @@ def test_sampling_is_told_beside_the_noise():
     few, many = (answer(smooth(n), ScaledNoise(seed=8)).uncertainty for n in (4_000, 64_000))
     assert few.sampling / many.sampling == pytest.approx(4.0, rel=0.3)
     assert few.moved == 0.0
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_what_the_noise_on_a_centre_does_is_said_to_be_unknown(center):
+    """The radius is about the centre as it was released, which turns a subspace that misses the origin."""
+    rows = haystack()
+    plan = robust_pca.plan(RobustPCASpec(RANK, center=center), VectorsMetadata(*rows.shape, 10.0), TARGET)
+    found = robust_pca.run(plan, Gate(Records(rows), plan.statistics, plan.releases, ScaledNoise(seed=1)))
+    assert "descent" in found.uncertainty.of
+    assert any("released centre" in said for said in found.uncertainty.unknown) == center
