@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum, inf, nextafter, sqrt
+from math import ceil, fsum, inf, nextafter, sqrt
 from typing import TypedDict
 
 from privest.privacy.calibration import epsilon_within, gaussian_delta, mu_for
@@ -20,12 +20,17 @@ from privest.privacy.mechanisms import (
     subsampled_sum,
 )
 from privest.privacy.statistic import AnyStatistic
+from privest.records import CHUNK
 
 LEAST_RATE = 1e-12
 """Least accepted probability of a record to be in a batch. With less, batches would always be empty."""
 
 BATCH = 256
 """Expected size of a batch if the analyst gives no rate."""
+
+_SAMPLE, _OF_SAMPLE, _WORTH = 8 * CHUNK, 0.004, 8
+"""A sample has so many records or more, may cost at most this share of μ², and saves time where all records
+are so many times as many."""
 
 _SLACK_SHARES = (1 / 200, 1 / 60, 1 / 20, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 0.9)
 """Shares of δ that a run with random batches may give to the slack of its certificate. That of which the
@@ -126,6 +131,19 @@ class PrivacyBudget:
             statistic=name,
             diameter=statistic.diameter(clip),
         )
+
+    def sample(self, share: float) -> int | None:
+        """How many records a release may look at, in whole chunks; None where it is all of them.
+
+        It keeps the noise that it has on a mean over all records, which costs more on one over a sample.
+
+        Args:
+            share: of μ², at whose cost the noise on a mean over all records is what suffices.
+        """
+        if self.pure:
+            return None
+        sample = max(_SAMPLE, CHUNK * ceil(self.n * sqrt(share / _OF_SAMPLE) / CHUNK))
+        return sample if sample * _WORTH <= self.n else None
 
     def for_batches(self, share: float = 1.0) -> Budgets:
         """What all random batches of a run may cost together, which have this share of the budget's μ²."""

@@ -94,6 +94,11 @@ class NoisySum(_Sum):
         return grid.sensitivity(self.diameter, self.clip, self.size, self.spacing)
 
     @property
+    def doubt(self) -> float:
+        """Standard deviation, at most, of a number of the noisy mean about the exact mean of all records."""
+        return self.deviation
+
+    @property
     def epsilon(self) -> float:
         """The pure ε of one release; infinite for Gaussian noise."""
         return nextafter(self.sensitivity / self.scale, inf) if self.noise == "laplace" else inf
@@ -154,6 +159,14 @@ class SampledSum(NoisySum):
     def divisor(self) -> float:
         """Number of records in the sample."""
         return self.sample
+
+    @property
+    def doubt(self) -> float:
+        """That of the noise and of sampling, over all numbers in root mean square.
+
+        Vectors no further apart than the diameter have a variance of at most a quarter of its square.
+        """
+        return sqrt(self.deviation**2 + self.diameter**2 / (4 * self.size * self.sample))
 
     @property
     def rate(self) -> float:

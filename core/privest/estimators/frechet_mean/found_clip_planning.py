@@ -1,7 +1,7 @@
 """The plan of a descent that finds its clip, from far off or in units of columns that it finds first."""
 
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import sqrt
 
 from privest.estimators.column_scales import SHARE, ColumnScales
 from privest.estimators.frechet_mean.distances import DistanceCounts
@@ -9,7 +9,6 @@ from privest.estimators.frechet_mean.losses import ScaledGradient
 from privest.estimators.frechet_mean.planning import ProblemBounds, SolverPlan
 from privest.estimators.frechet_mean.schedule import schedule
 from privest.privacy.mechanisms import NoisySum, SampledSum
-from privest.records import CHUNK
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,6 @@ Three such steps make up for a radius that is thousands of times too large.
 _FLAT_STEPS, _CURVED_STEPS = 2, 10
 """Later steps of a descent that finds its clip."""
 
-_SAMPLE, _OF_SAMPLE, _WORTH = 8 * CHUNK, 0.004, 8
-"""Early releases are of a sample, of so many records or more, where an early step may then cost at most this
-share of μ², and where all records are so many times as many. The error of sampling is below a fifth of the
-noise that is enough."""
-
 
 def found_clip(bounds: ProblemBounds, scales: ColumnScales | None = None) -> SolverPlan:
     """DP-RGD with a clip that histograms of distances choose on the way, from far off if need be.
@@ -68,7 +62,7 @@ def found_clip(bounds: ProblemBounds, scales: ColumnScales | None = None) -> Sol
         for statistic, noise, most in enough
     )
     early = 0 if scales else rounds.early
-    sample = None if scales or budget.pure else _sample(bounds.n, step)
+    sample = None if scales else budget.sample(step)
     if sample:
         look, step = (share * (bounds.n / sample) ** 2 for share in (look, step))
     found = SHARE if scales else look
@@ -98,17 +92,6 @@ def found_clip(bounds: ProblemBounds, scales: ColumnScales | None = None) -> Sol
             for releases, count in ((first, 1), (histograms, early), (gradients, early))
         )
     return SolverPlan("rgd", (*first, *histograms, *gradients), chosen)
-
-
-def _sample(n: int, step: float) -> int | None:
-    """How many records early releases look at, whole chunks; None where it is all of them.
-
-    Args:
-        n: number of records.
-        step: share of μ² that an early step over all of them costs.
-    """
-    sample = max(_SAMPLE, CHUNK * ceil(n * sqrt(step / _OF_SAMPLE) / CHUNK))
-    return sample if sample * _WORTH <= n else None
 
 
 def _sampled(releases: tuple[NoisySum, ...], sample: int, count: int) -> tuple[NoisySum, ...]:

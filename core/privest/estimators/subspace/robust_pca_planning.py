@@ -39,7 +39,7 @@ from privest.metadata import VectorsMetadata
 from privest.optim.federated import damping
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
-from privest.privacy.mechanisms import NoisySum, Release
+from privest.privacy.mechanisms import NoisySum, Release, SampledSum
 from privest.privacy.statistic import AnyStatistic
 
 STOCHASTIC = frozenset({"sggd", "sgd-reaper", "smd-reaper"})
@@ -270,7 +270,11 @@ class Planner:
             count = len(REFINEMENTS) if kind == "tilt" else 1
             asked = partial(self.release, name, clip=clip, count=count)
             part = left * min(most, most * (asked(most * left).deviation / noise) ** 2)
-            releases, share = (*releases, asked(part)), share + part / left
+            if sample := self._budget.sample(part):
+                part *= (self._budget.n / sample) ** 2
+            release = asked(part)
+            releases = (*releases, SampledSum.of(release, sample) if sample else release)
+            share += part / left
         why = (
             f"analyze-gauss: {share:.0%} of the budget finds a first subspace. Distances from it decide "
             "whether a robust loss or plain PCA has the rest"

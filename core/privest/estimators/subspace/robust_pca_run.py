@@ -131,8 +131,8 @@ def _unknown(planned: RobustPCAPlan) -> Uncertainty:
 
 
 def _deviations(planned: RobustPCAPlan) -> dict[str, float]:
-    """The deviation of the noise on a coordinate of each mean over all records, by name."""
-    return {each.statistic: each.deviation for each in planned.releases if isinstance(each, NoisySum)}
+    """How far a coordinate of each mean may be off by noise and sampling, one deviation, by name."""
+    return {each.statistic: each.doubt for each in planned.releases if isinstance(each, NoisySum)}
 
 
 def _loss(planned: RobustPCAPlan) -> RobustPenalty:

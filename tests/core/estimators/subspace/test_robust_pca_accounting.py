@@ -15,8 +15,10 @@ from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
 from privest.estimators.subspace.robust_pca_planning import relaxed_rows
 from privest.metadata import VectorsMetadata
+from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
+from privest.privacy.mechanisms import SampledSum
 from privest.privacy.subsampling import SubsampledRun, certify
 from privest.records import Records
 from testing.accounting import composed, label, recorded_run, taken_apart, within_request
@@ -260,3 +262,15 @@ def test_relaxations_of_wide_rows_cost_what_is_planned(options):
     check(plan, asked, drawn)
     assert asked[0] == "sketch"
     assert answer.basis.shape == (310, RANK)
+
+
+def test_decisions_look_at_samples_where_they_save_time_alone():
+    """Of few records, and for little privacy budget, they look at all of them."""
+    decisions = {"wide-tilt", "wide-objective", "tilt", "objective", "distances"}
+    for n, epsilon, looked in ((200_000, 1.0, set()), (1_000_000, 0.001, set()), (1_000_000, 1.0, decisions)):
+        target = PrivacyTarget(epsilon, 1e-9)
+        plan = robust_pca.plan(RobustPCASpec(rank=3), VectorsMetadata(n, 20), target)
+        samples = [release for release in plan.releases if isinstance(release, SampledSum)]
+        assert {release.statistic for release in samples} == looked
+        assert sum(release.cost.mu_squared for release in samples) < 0.021 * plan.cost.mu_squared
+        assert plan.cost.mu_squared <= mu_for(epsilon, 1e-9) ** 2
