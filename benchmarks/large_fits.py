@@ -18,6 +18,7 @@ from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import NoisySum, SampledSum
 from privest.records import Records
 from privest_service.estimates.catalogue import KINDS
+from privest_service.workers.memory import keep_freed
 
 RECORDS = 1_000_000
 _RANK, _WIDTH = 3, 20
@@ -113,6 +114,7 @@ def ours(case: Case, rows: Array) -> tuple[float, float]:
 
 def main() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    keep_freed()  # as every process of the service that sums rows
     lines: list[list[str]] = []
     for case, peer in PAIRS:
         rows = np.concatenate([case.made(np.random.default_rng(place), 50_000) for place in range(20)])
