@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import asinh, exp, expm1, inf, log, log1p, nextafter, sinh, sqrt
 from typing import Any, Literal
 
@@ -130,9 +130,8 @@ class AlternativeSum(NoisySum):
 
     @classmethod
     def of(cls, release: NoisySum, run: int, statistic: str) -> "AlternativeSum":
-        """A noisy sum, if of a sample now of all records, as one of this run with this name in the plan."""
-        of_all = {field.name: getattr(release, field.name) for field in fields(NoisySum)}
-        given: dict[str, Any] = {**of_all, "statistic": statistic, "run": run}
+        """A noisy sum as one of this run, of the statistic that has this name in the plan."""
+        given: dict[str, Any] = {**vars(release), "statistic": statistic, "run": run}
         return cls(**given)
 
 

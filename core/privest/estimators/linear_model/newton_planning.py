@@ -22,7 +22,7 @@ from privest.estimators.linear_model.newton_start import (
 )
 from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
-from privest.privacy.mechanisms import NoisySum, Release, SampledSum
+from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
 
@@ -40,9 +40,6 @@ on one step is enough."""
 
 _SHARES = {0: (1.0,), 1: (0.7, 0.3), 6: (0.1, 0.02, 0.04, 0.06, 0.1, 0.18, 0.5)}
 """Shares of the moments and of each step, by the number of steps: the first need only come near."""
-
-_SAMPLED, _AFTER_SAMPLES = 5, (0.03, 0.1, 0.25, 0.62)
-"""Steps on samples, and shares of what they leave: of the moments, and of each step on all records."""
 
 _MOST_COEFFICIENTS = 600
 """Most coefficients of all classes whose Hessian is released."""
@@ -148,25 +145,11 @@ class NewtonSolver:
             ValueError: float64 cannot carry this privacy.
         """
         allowed, moments, loss = self.budget, self.moments, self.loss
-        early = self._on_samples if self.steps > 1 else ()
-        share, *later = _AFTER_SAMPLES if early else _SHARES[self.steps]
-        left = 1 - sum(each.cost.mu_squared for each in early) / allowed.whole**2
+        share, *later = _SHARES[self.steps]
         return (
-            allowed.release(moments, "moments", moments.longest, share=left * share),
-            *early,
-            *(allowed.release(loss, "curved", loss.longest, share=left * each) for each in later),
+            allowed.release(moments, "moments", moments.longest, share=share),
+            *(allowed.release(loss, "curved", loss.longest, share=each) for each in later),
         )
-
-    @property
-    def _on_samples(self) -> tuple[SampledSum, ...]:
-        """The first steps where records are many: with noise so that one such step would nearly be enough."""
-        enough = (self.relative_noise / _LOUD) ** 2
-        sample = self.budget.sample(enough)
-        if sample is None:
-            return ()
-        share = enough * (self.budget.n / sample) ** 2
-        step = self.budget.release(self.loss, "curved", self.loss.longest, share=share)
-        return (SampledSum.of(step, sample),) * _SAMPLED
 
     def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
         """The weights of the design's vectors, with what is known of their error."""
@@ -185,9 +168,6 @@ class NewtonSolver:
             start = concluded(guess.at, prior, [guess]).mean
         at, evidence = start, list[Evidence]()
         for place, release in enumerate(releases[1:], start=2):
-            if isinstance(releases[place - 2], SampledSum) and not isinstance(release, SampledSum):
-                # Samples have shown where to look, and how far they are off is known along no direction.
-                evidence.clear()
             evidence.append(self._evidence(at, feature_map, release, gate))
             belief = concluded(start, prior, evidence)
             if place == len(releases):
@@ -210,8 +190,7 @@ class NewtonSolver:
         loss, units = self.loss, feature_map.units
         weights = at / units
         asked = Classifier(feature_map, weights[0] if self._columns == 1 else weights)
-        seen = loss.parts(gate.mean(asked, "curved"))
-        deviation = release.doubt if isinstance(release, SampledSum) else release.deviation
+        seen, deviation = loss.parts(gate.mean(asked, "curved")), release.deviation
         return Evidence(at, units, seen, deviation, deviation / loss.curvature_weight)
 
     def _concluded(self, belief: Belief, feature_map: FeatureMap, n: float, taken: float) -> Fit:

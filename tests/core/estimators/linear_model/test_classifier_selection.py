@@ -21,7 +21,6 @@ from privest.estimators.linear_model.losses.scores import LinearScores, RightAns
 from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.mechanisms import AlternativeSum, SampledSum
 from privest.records import Records
 from privest.tables.columns import Column
 from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
@@ -100,16 +99,6 @@ def test_no_second_large_fit_is_answered():
         with pytest.raises(GateExhaustedError):
             gate.mean(None, statistic)
     assert found.winner in range(len(MIXED))
-
-
-def test_of_many_records_small_fits_look_at_samples_and_the_large_one_at_all():
-    planned = planned_for(WORSE, BETTER, shape=replace(SHAPE, n=1_000_000))
-    for each in planned.releases:
-        if isinstance(each, AlternativeSum):
-            assert each.divisor == 1_000_000
-    small = [each for each in planned.releases if each.statistic == "small fit 1: curved"]
-    assert [isinstance(each, SampledSum) for each in small] == 5 * [True] + 3 * [False]
-    assert sum(isinstance(each, AlternativeSum) for each in planned.releases) == 2 * 9
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.0])

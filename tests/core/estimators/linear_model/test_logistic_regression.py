@@ -20,11 +20,9 @@ from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.privacy.mechanisms import SampledSum
 from privest.records import Records
 from privest.tables.columns import Column
 from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
-from testing.noise import ScaledNoise
 
 DESIGN = FeatureMap(np.array([1.0, 0.0, -1.0]), np.array([2.0, 1.0, 0.5]), 3.0, 0.25, 3.0)
 counts = pytest.mark.parametrize("count", [2, 4])
@@ -143,37 +141,6 @@ def fit(rows, count, epsilon, delta=1e-6, **options):
     again = TypeAdapter(LogisticPlan)
     assert again.validate_json(again.dump_json(planned)) == planned
     return logistic_regression.run(planned, Gate(Records(rows), planned.statistics, planned.releases))
-
-
-def test_early_newton_steps_are_on_samples_where_they_save_time_alone():
-    """Of few records, for little privacy budget and with Laplace noise all are looked at in every step."""
-    for n, epsilon, delta, count in (
-        (200_000, 1.0, 1e-9, 0),
-        (1_000_000, 0.01, 1e-9, 0),
-        (1_000_000, 1.0, 0.0, 0),
-        (1_000_000, 1.0, 1e-9, 5),
-    ):
-        shape = LabelledMetadata(n, tuple("abc"), "y", ("0", "1"), sqrt(3), (0.0,) * 3, (1.0,) * 3)
-        planned = logistic_regression.plan(LogisticSpec(), shape, PrivacyTarget(epsilon, delta))
-        samples = [each for each in planned.releases if isinstance(each, SampledSum)]
-        assert samples == list(planned.releases[1 : 1 + count])
-        assert sum(each.cost.mu_squared for each in samples) < 0.03 * planned.cost.mu_squared
-
-
-def test_an_answer_that_began_on_samples_is_as_near_as_it_says():
-    """The error is a third of `radius_95` in the median; one seed is looked at."""
-    rows = labelled(2, 300_000)
-    shape = LabelledMetadata(len(rows), tuple("abc"), "y", ("0", "1"), sqrt(3), (0.0,) * 3, (1.0,) * 3)
-    planned = logistic_regression.plan(LogisticSpec(), shape, PrivacyTarget(1.0, 1e-9))
-    assert isinstance(planned.releases[1], SampledSum)
-    found, exact = (
-        logistic_regression.run(
-            planned, Gate(Records(rows), planned.statistics, planned.releases, ScaledNoise(factor, seed=3))
-        )
-        for factor in (1.0, 1e-6)
-    )
-    moved = np.append(found.coefficients - exact.coefficients, found.intercept - exact.intercept)
-    assert 0 < np.linalg.norm(moved) < found.uncertainty.radius_95 < 0.1
 
 
 @counts
