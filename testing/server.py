@@ -412,11 +412,12 @@ def worker_on(server: Server, owner: Caller, dataset: str) -> psutil.Process:
     return until(look)
 
 
-SIGNER = Signer(
-    Ed25519PrivateKey.from_private_bytes(bytes(32)).private_bytes(
-        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
-    )
+SIGNERS_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32)).private_bytes(
+    Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
 )
+"""The key of `SIGNER`, as PRIVEST_SIGNING_KEY_FILE holds it."""
+
+SIGNER = Signer(SIGNERS_KEY)
 """Signs ledgers that tests write themselves; every process has the same key."""
 
 

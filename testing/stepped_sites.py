@@ -161,14 +161,14 @@ class Wire:
         if "/answers/" in path:
             _, part, _, number = path.rsplit("/", 3)
             label, numbers = content["params"]["label"], content["content"]
-            whole = run(lambda session: hub.take_answer(session, caller, part, int(number), label, numbers))
-            if not whole:
+            taken = run(lambda session: hub.take_answer(session, caller, part, int(number), label, numbers))
+            if taken.over:
                 raise OverError(409)
             with self.bell:
                 self.bell.notify_all()
-                pooled = self._pooled(whole, int(number))
+                pooled = self._pooled(taken.whole, int(number))
                 if pooled is None and self.bell.wait(0.2):
-                    pooled = self._pooled(whole, int(number))
+                    pooled = self._pooled(taken.whole, int(number))
             return httpx.Response(202) if pooled is None else httpx.Response(200, content=pooled)
         part, verb = path.rsplit("/", 2)[1:]
         if verb == "end":
@@ -192,12 +192,21 @@ class Site:
     clock = timedelta(0)
 
     def __init__(self, file: Path, wire: Wire, cap: Limits) -> None:
-        self.file = file
-        self.database = Mortal(f"sqlite:///{file}", signer=SIGNER).mortal("nobody", wire.fate)
+        self.file, self.wire = file, wire
+        self.database = self._opened(file)
         migrate(self.database)
-        self.wire, self.world = wire, World.make(self.database, cap)
+        self.world = World.make(self.database, cap)
         self.rows = np.random.default_rng(len(file.name)).uniform(-0.5, 0.5, (50, 2))
         self.workers = list[threading.Thread]()
+        self.start()
+
+    def _opened(self, file: Path) -> Mortal:
+        return Mortal(f"sqlite:///{file}", signer=SIGNER).mortal("nobody", self.wire.fate)
+
+    def move(self, file: Path) -> None:
+        """Start with another database."""
+        self.database.close()
+        self.file, self.database = file, self._opened(file)
         self.start()
 
     def start(self) -> None:

@@ -7,6 +7,8 @@ environment (pyproject.toml beside it), and imports nothing of privest.
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -106,6 +108,22 @@ def over_http():
     return found
 
 
+def wait_for(port):
+    """Wait until somebody listens, which takes minutes on a busy machine.
+
+    Raises:
+        OSError: nobody does.
+    """
+    latest = time.monotonic() + 300
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            if time.monotonic() > latest:
+                raise
+            time.sleep(0.2)
+
+
 def over_flower():
     """Rounds of a Flower app, each message in a process of its own, as a SuperNode runs it by default."""
     with TemporaryDirectory() as home:
@@ -124,7 +142,11 @@ def over_flower():
         def start(name, *arguments):
             with log.open("ab") as told:
                 command = [str(BIN / name), "--insecure", *arguments]
-                started.append(subprocess.Popen(command, env=environment, stdout=told, stderr=told))  # noqa: S603
+                started.append(
+                    subprocess.Popen(  # noqa: S603
+                        command, env=environment, stdout=told, stderr=told, start_new_session=True
+                    )
+                )
 
         try:
             start(
@@ -132,7 +154,7 @@ def over_flower():
                 f"--port={PORT}",
                 "--disable-runtime-dependency-installation",
             )
-            time.sleep(10)
+            wait_for(PORT)
             for place in range(CLIENTS):
                 start("flower-supernode", f"--superlink=127.0.0.1:{PORT}", f"--port={PORT + 1 + place}")
             app = Path(__file__).parent / "app"
@@ -146,8 +168,9 @@ def over_flower():
             )
             told = asked.stdout + asked.stderr + log.read_text()
         finally:
-            for process in started:
-                process.terminate()
+            for process in started:  # with what it started: those of a SuperNode would outlive it
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         times = [float(seconds) for seconds in re.findall(r"ROUND \d+ ([\d.]+)", told)]
         if not times:
             print(told[-5000:], file=sys.stderr)

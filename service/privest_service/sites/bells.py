@@ -10,11 +10,15 @@ _REMEMBERED = 10_000
 """Most numbers that are waited for of which it is known since when."""
 
 
+Told = tuple[int, bytes] | None
+"""What a bell tells: an answer and its number; None where there is something to be looked at."""
+
+
 class Bells:
     """Wakes the requests of this process that wait for what a name stands for."""
 
     def __init__(self) -> None:
-        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._waiting: defaultdict[str, set[asyncio.Queue[Told]]] = defaultdict(set)
         self._since = OrderedDict[tuple[str, int], float]()
 
     def waited(self, name: str, number: int) -> float:
@@ -28,27 +32,26 @@ class Bells:
         """Forget since when somebody waited."""
         self._since.pop((name, number), None)
 
-    def ring(self, name: str) -> None:
+    def ring(self, name: str, told: Told = None) -> None:
         """Wake all who wait under a name."""
         for each in self._waiting.get(name, ()):
-            each.set()
+            each.put_nowait(told)
 
     @contextmanager
-    def listening(self, name: str) -> Iterator[Callable[[float], Awaitable[None]]]:
+    def listening(self, name: str) -> Iterator[Callable[[float], Awaitable[Told]]]:
         """Listen, so that nothing is missed between a look and the wait after it.
 
-        What is yielded waits until it rings, or for so many seconds: another process may have what is waited
-        for.
+        What is yielded waits until it rings, for what is told then, or for so many seconds, and then for
+        nothing: another process may have what is waited for.
         """
-        rung = asyncio.Event()
+        rung = asyncio.Queue[Told]()
         self._waiting[name].add(rung)
 
-        async def heard(seconds: float) -> None:
+        async def heard(seconds: float) -> Told:
             try:
-                await asyncio.wait_for(rung.wait(), seconds)
+                return await asyncio.wait_for(rung.get(), seconds)
             except TimeoutError:
-                return
-            rung.clear()
+                return None
 
         try:
             yield heard

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query, Response
 from sqlalchemy.orm import Session
 
+from privest_service.database import Database
 from privest_service.datasets.answers import DatasetView
 from privest_service.datasets.endpoints import dataset_view
 from privest_service.estimates.dependencies import EngineDep
@@ -18,7 +20,7 @@ from privest_service.problems import NotFound, SessionOver, documented
 from privest_service.security.admission import Route
 from privest_service.security.dependencies import DatabaseDep, DataDep
 from privest_service.sites import hub, pooling
-from privest_service.sites.bells import Bells
+from privest_service.sites.bells import Bells, Told
 from privest_service.sites.schemas import (
     OfferedDataset,
     SiteDecided,
@@ -40,13 +42,16 @@ BellsDep = Annotated[Bells, running(Bells)]
 _LONGEST_WAIT = 20.0
 """Longest wait for questions or answers in seconds, after which a site asks again."""
 
-_LOOK = 0.05
-"""Seconds between two looks for what another process may have been told."""
+_LOOK, _LONGEST_PAUSE = 0.05, 1.0
+"""Seconds between two looks for what another process may have been told: no longer than one has waited."""
 
 _STAYS_AWAY = 60.0
 """Seconds after which a site that has not given an answer, which others have, is one that stays away."""
 
 _NUMBERS = "application/octet-stream"
+
+Heard = Callable[[float], Awaitable[Told]]
+"""Waits until a bell rings, or for so many seconds."""
 
 
 @router.put("/datasets/{dataset_id}", responses=documented(NotFound))
@@ -103,14 +108,15 @@ async def decide_at_site(
 
     def decide(session: Session) -> SiteDecided:
         if body.decision == "refuse":
-            whole.append(hub.refuse(session, caller, job_id, body.reason))
+            parts.extend(hub.refuse(session, caller, job_id, body.reason))
             return SiteDecided(state="over")
         return SiteDecided(state=hub.accept(session, caller, job_id, engine.lease))
 
-    whole = list[str]()
+    parts = list[str]()
     decided = await in_thread(database.run, decide)
-    for each in whole:  # the others may go on without it
+    for each in parts:  # the others may go on without it
         bells.ring(each)
+    if parts:
         engine.notify()
     return decided
 
@@ -138,29 +144,51 @@ async def exchange_answer(
     The same answer again changes nothing, so that connections may break. Another one ends the run.
     """
     caller.must_be("owner")
-    whole = await in_thread(
-        database.run, lambda session: hub.take_answer(session, caller, job_id, number, label, body)
-    )
-    if not whole:
-        raise SessionOver
-    bells.ring(whole)
+    with bells.listening(job_id) as heard:
+        taken = await in_thread(
+            database.run, lambda session: hub.take_answer(session, caller, job_id, number, label, body)
+        )
+        answer = await _pooled(taken, number, database, bells, heard)
+    if answer is None:
+        return Response(status_code=202)
+    return Response(answer, media_type=_NUMBERS)
+
+
+async def _pooled(
+    taken: hub.Taken, number: int, database: Database, bells: Bells, heard: Heard
+) -> bytes | None:
+    """The weighted sum of all sites' answers, once all are there: the last one tells the others.
+
+    Raises:
+        SessionOver: the run is over.
+    """
+    if taken.over or taken.pooled is not None:
+        for each in taken.parts:
+            bells.ring(each, None if taken.pooled is None else (number, taken.pooled))
+        bells.forget(taken.whole, number)
+        if taken.over:
+            raise SessionOver
+        return taken.pooled
 
     def found() -> bytes | None:
         with database.read() as session:
-            return pooling.pooled(session, whole, number)
+            return pooling.pooled(session, taken.whole, number)
 
-    latest = time.monotonic() + _LONGEST_WAIT
-    bells.waited(whole, number)
-    with bells.listening(whole) as heard:
-        while (answer := await in_thread(found)) is None:
-            if time.monotonic() > latest:
-                if bells.waited(whole, number) > _STAYS_AWAY:
-                    await in_thread(database.run, lambda session: hub.leave_behind(session, whole, number))
-                    bells.ring(whole)
-                return Response(status_code=202)
-            await heard(min(_LOOK, max(0.0, latest - time.monotonic())))
-    bells.forget(whole, number)
-    return Response(answer, media_type=_NUMBERS)
+    latest, pause = time.monotonic() + _LONGEST_WAIT, _LOOK
+    bells.waited(taken.whole, number)
+    while (left := latest - time.monotonic()) > 0:
+        told = await heard(min(pause, left))
+        if told is not None and told[0] == number:
+            return told[1]
+        if (answer := await in_thread(found)) is not None:
+            bells.forget(taken.whole, number)
+            return answer
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    if bells.waited(taken.whole, number) > _STAYS_AWAY:
+        await in_thread(database.run, lambda session: hub.leave_behind(session, taken.whole, number))
+        for each in taken.parts:
+            bells.ring(each)
+    return None
 
 
 @answers.post("/questions/{job_id}/end", status_code=204, responses=documented(NotFound, SessionOver))

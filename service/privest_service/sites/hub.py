@@ -8,14 +8,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import func, select
+from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
 from privest.estimators.federation import Federated, Part
 from privest_service import acts
+from privest_service.database.rows import queue
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset
 from privest_service.estimates.catalogue import KINDS
@@ -35,6 +36,40 @@ from privest_service.sites.schemas import OfferedDataset, SiteEnd, SiteQuestion,
 
 _OVER = ("ended", "left")
 """States of sites that have nothing more to do with a run that goes on."""
+
+_own, _whole = aliased(Job), aliased(Job)
+
+
+def _of_owner(*told: Any) -> Select[*tuple[Any, ...]]:
+    """What is told of an owner's own jobs or parts of jobs, the whole ones, and their runs."""
+    return (
+        select(*told)
+        .select_from(_own)
+        .join(_whole, _whole.id == func.coalesce(_own.part_of, _own.id))
+        .join(JointRun, JointRun.job_id == _whole.id)
+        .where(_own.owner_id == bindparam("owner"), JointRun.hub_job.is_(None))
+    )
+
+
+def _holding(*told: Any) -> Select[*tuple[Any, ...]]:
+    """The same of one, whose whole job is held from then on, and so is as it is told."""
+    one = _of_owner(*told).where(_own.id == bindparam("job"))
+    return one.with_for_update(of=_whole).execution_options(populate_existing=True)
+
+
+# Made once, as in `pooling`.
+_HELD, _HELD_ID = _holding(_own, _whole), _holding(_whole.id)
+_ASKED = (
+    _of_owner(_own, _whole, JointRun, Dataset, SitePart)
+    .join(Dataset, Dataset.id == _own.dataset_id)
+    .outerjoin(SitePart, SitePart.job_id == _own.id)
+    .where(
+        _own.state.in_(("reserved", "claimed")),
+        Dataset.at_site.is_not(None),
+        func.coalesce(SitePart.state, "").not_in(_OVER),
+    )
+    .order_by(_own.created_at, _own.id)
+)
 
 
 def offer(session: Session, caller: Principal, at_site: str, offered: OfferedDataset) -> Dataset:
@@ -79,22 +114,7 @@ def questions(session: Session, owner_id: str) -> SiteQuestions:
     One that all have accepted while another run was under way is asked about once more when that is over.
     The mark does not change by what the site itself decided, so that its next look waits for the others.
     """
-    whole = aliased(Job)
-    found = session.execute(
-        select(Job, whole, JointRun, Dataset, SitePart)
-        .join(whole, whole.id == func.coalesce(Job.part_of, Job.id))
-        .join(JointRun, JointRun.job_id == whole.id)
-        .join(Dataset, Dataset.id == Job.dataset_id)
-        .outerjoin(SitePart, SitePart.job_id == Job.id)
-        .where(
-            Job.owner_id == owner_id,
-            Job.state.in_(("reserved", "claimed")),
-            Dataset.at_site.is_not(None),
-            JointRun.hub_job.is_(None),
-            func.coalesce(SitePart.state, "").not_in(_OVER),
-        )
-        .order_by(Job.created_at, Job.id)
-    )
+    found = session.execute(_ASKED, {"owner": owner_id})
     listed, told = list[SiteQuestion](), list[str]()
     for own, asked, joint, dataset, part in found:
         anew = part is not None and _may_begin(session, asked)
@@ -180,27 +200,28 @@ def _may_begin(session: Session, whole: Job) -> bool:
     return session.scalar(under_way.limit(1)) is None
 
 
-def refuse(session: Session, caller: Principal, job_id: str, reason: str | None) -> str:
+def refuse(session: Session, caller: Principal, job_id: str, reason: str | None) -> list[str]:
     """A site does not take part, or not any more: what was not begun is given back, all else is over.
 
     A run of which sites may stay away goes on without it.
 
     Returns:
-        the id of the whole job.
+        ids of the parts of all sites.
     """
     own, whole = _held(session, caller, job_id)
+    parts = [each.id for each in jobs.parts_of(session, whole) or [whole]]
     part = session.get(SitePart, own.id)
     if part is None:
         part = SitePart(job_id=own.id, state="asked", weight=0.0, answers=0)
         session.add(part)
     if part.state in _OVER or whole.state not in ("reserved", "claimed"):
-        return whole.id
+        return parts
     if not _go_on_without(session, whole, [part], reason or "It did not go on."):
         part.state, part.reason = "refused", reason
         session.flush()
         if not charges.void(session, whole.id):
             jobs.fail(session, whole.id)
-    return whole.id
+    return parts
 
 
 def _go_on_without(session: Session, whole: Job, leaving: Sequence[SitePart], reason: str) -> bool:
@@ -237,47 +258,61 @@ def leave_behind(session: Session, whole_id: str, number: int) -> bool:
     return bool(missing and staying) and _go_on_without(session, whole, missing, "It stayed away.")
 
 
+class Taken(NamedTuple):
+    """An answer that was taken, or ended the run.
+
+    Attributes:
+        whole: id of the whole job.
+        parts: ids of the parts of all sites.
+        pooled: the weighted sum of all sites' answers, once it was the last one.
+        over: whether it was no answer of this run, which is over by that.
+    """
+
+    whole: str
+    parts: Sequence[str]
+    pooled: bytes | None
+    over: bool
+
+
 def take_answer(
     session: Session, caller: Principal, job_id: str, number: int, label: str, numbers: bytes
-) -> str:
+) -> Taken:
     """Note a site's noisy answer, once; the same one again changes nothing.
 
+    It is written down before it counts: a hub that lost what went into a sum that a site was told would ask
+    that site for it in vain. Whoever is the last to answer holds the job, and so sees what all others gave.
     What is not as the plan or the other sites have it ends the run: the answer would be nobody's.
 
-    Returns:
-        the id of the whole job.
-
     Raises:
-        SessionOver: the run is over, or ends by this.
+        NotFound: the caller has no such part.
+        SessionOver: the run is over.
     """
-    own, whole = _held(session, caller, job_id)
-    part = session.get(SitePart, own.id)
-    if part is None or part.state != "accepted" or whole.state != "claimed":
+    held = session.execute(_HELD_ID, {"job": job_id, "owner": caller.id}).one_or_none()
+    if held is None:
+        raise NotFound
+    parts = pooling.parts_at(session, held.id, number)
+    ids = [part.job_id for part in parts]
+    own = next((part for part in parts if part.job_id == job_id), None)
+    if own is None or own.state != "accepted" or own.run != "claimed":
         raise SessionOver
-    known = session.get(SiteAnswer, (own.id, number))
-    if known is not None and (known.label, known.numbers) == (label, numbers):
-        return whole.id
-    before = session.get(SiteAnswer, (own.id, number - 1)) if number else None
-    others = session.scalars(
-        select(SiteAnswer)
-        .join(Job, Job.id == SiteAnswer.job_id)
-        .where(Job.part_of == whole.id, SiteAnswer.number == number)
-        .limit(1)
-    )
-    if (
-        known is not None
-        or number >= part.answers
-        or (number and before is None)
-        or not pooling.is_answer(numbers)
-        or any((other.label, len(other.numbers)) != (label, len(numbers)) for other in others)
-    ):
-        # Whoever is wrong, and whatever the question says of sites that stay away: this one is not away.
-        part.state, part.reason = "refused", "It sent what is no answer of this run."
-        jobs.fail(session, whole.id)
-        return ""
-    session.add(SiteAnswer(job_id=own.id, number=number, label=label, numbers=numbers))
-    session.flush()
-    return whole.id
+    if (own.label, own.numbers) != (label, numbers):
+        others = [(part.label, len(part.numbers)) for part in parts if part.numbers is not None]
+        if (
+            own.numbers is not None
+            or number >= own.answers
+            or (number and not own.follows)
+            or not pooling.is_answer(numbers)
+            or any(other != (label, len(numbers)) for other in others)
+        ):
+            # Whoever is wrong, and whatever the question says of sites that stay away: this one is not away.
+            part = session.get_one(SitePart, job_id)
+            part.state, part.reason = "refused", "It sent what is no answer of this run."
+            jobs.fail(session, held.id)
+            return Taken(held.id, ids, None, over=True)
+        queue(session, SiteAnswer(job_id=job_id, number=number, label=label, numbers=numbers))
+        parts[ids.index(job_id)] = own._replace(label=label, numbers=numbers)
+    found = pooling.sum_of(parts, number)
+    return Taken(held.id, ids, None if found is None else pooling.as_bytes(found), over=False)
 
 
 def end(session: Session, caller: Principal, job_id: str, ended: SiteEnd) -> None:
@@ -345,12 +380,8 @@ def _held(session: Session, caller: Principal, job_id: str) -> tuple[Job, Job]:
     Raises:
         NotFound: the caller has none.
     """
-    own = session.get(Job, job_id)
-    if own is None or own.owner_id != caller.id:
+    found = session.execute(_HELD, {"job": job_id, "owner": caller.id}).one_or_none()
+    if found is None:
         raise NotFound
-    whole_id = own.part_of or own.id
-    joint = jobs.joint_run(session, whole_id)
-    if joint is None or joint.hub_job is not None:
-        raise NotFound
-    held = select(Job).where(Job.id == whole_id).with_for_update()
-    return own, session.scalars(held.execution_options(populate_existing=True)).one()
+    own, whole = found
+    return own, whole

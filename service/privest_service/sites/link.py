@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -118,11 +118,12 @@ class Exchange:
 
     An answer is drawn once. After a broken connection the same bits are sent again. It leaves at one of few
     public moments, because the time that it took to compute may tell of rows; waiting for others does not.
+    The run ends at such a moment, too.
     """
 
     link: Link
     job_id: str
-    leave: Any
+    leave: Callable[[float], None]
     """Waits until the next public moment, given when the computation began."""
 
     _number: int = 0
@@ -136,11 +137,17 @@ class Exchange:
             ValueError: what came back is no such sum.
         """
         numbers = np.ascontiguousarray(own, dtype="<f8").tobytes()
-        self.leave(self._since)
-        answer = np.frombuffer(self._sent(label, numbers), "<f8").astype(np.float64)
+        self.end()
+        try:
+            answer = np.frombuffer(self._sent(label, numbers), "<f8").astype(np.float64)
+        finally:
+            self._since = time.monotonic()
         self._number += 1
-        self._since = time.monotonic()
         return answer.reshape(own.shape) if answer.size == own.size else answer
+
+    def end(self) -> None:
+        """Wait for the next public moment after what was computed since the last sum came, or the begin."""
+        self.leave(self._since)
 
     def _sent(self, label: str, numbers: bytes) -> bytes:
         path, pauses = f"/v1/sites/questions/{self.job_id}/answers/{self._number}", list(_PAUSES)

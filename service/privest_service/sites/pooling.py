@@ -2,10 +2,12 @@
 
 import json
 from base64 import b64encode
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm import Session, aliased
 
 from privest.arrays import Array
 from privest.optim.pooled import weighted
@@ -19,6 +21,69 @@ _BYTES = np.dtype("<f8")
 
 _FURTHEST = 1e100
 """Largest number in an answer."""
+
+_whole, _before = aliased(Job), aliased(SiteAnswer)
+
+_PARTS = (  # made once: to make it takes longer than the database does
+    select(
+        *(Job.id, _whole.state, SitePart.state, SitePart.weight, SitePart.answers),
+        *(_before.number.is_not(None), SiteAnswer.label, SiteAnswer.numbers),
+    )
+    .select_from(Job)
+    .join(_whole, _whole.id == Job.part_of)
+    .join(SitePart, SitePart.job_id == Job.id)
+    .outerjoin(SiteAnswer, (SiteAnswer.job_id == Job.id) & (SiteAnswer.number == bindparam("number")))
+    .outerjoin(_before, (_before.job_id == Job.id) & (_before.number == bindparam("number") - 1))
+    .where(Job.part_of == bindparam("whole"))
+    .order_by(Job.place)
+)
+
+
+class GivenPart(NamedTuple):
+    """What a site gave for one number of a run.
+
+    Attributes:
+        job_id: of its part.
+        run: state of the whole job.
+        state: of its part.
+        weight: of its answers.
+        answers: most of them that its plan allows; of one that left, as many as count.
+        follows: whether it gave an answer of the number before.
+        label: what was asked; None where it has given nothing.
+        numbers: its answer, likewise.
+    """
+
+    job_id: str
+    run: str
+    state: str
+    weight: float
+    answers: int
+    follows: bool
+    label: str | None
+    numbers: bytes | None
+
+
+def parts_at(session: Session, whole_id: str, number: int) -> list[GivenPart]:
+    """What all sites gave for a number, in the order of the datasets."""
+    found = session.execute(_PARTS, {"whole": whole_id, "number": number})
+    return [GivenPart(*row) for row in found]
+
+
+def sum_of(parts: Sequence[GivenPart], number: int) -> Array | None:
+    """The weighted sum of all sites' answers of a number; None until all are there."""
+    found = [part for part in parts if part.state != "left" or part.answers > number]
+    answers = [np.frombuffer(part.numbers, _BYTES) for part in found if part.numbers is not None]
+    if not found or len(answers) < len(found):
+        return None
+    weights = [part.weight for part in found]
+    if len(found) < len(parts):  # the others' weights add up to one again
+        weights = [weight / sum(weights) for weight in weights]
+    return weighted([answer.astype(np.float64) for answer in answers], weights)
+
+
+def as_bytes(numbers: Array) -> bytes:
+    """Numbers as they are on the wire."""
+    return numbers.astype(_BYTES).tobytes()
 
 
 def is_answer(numbers: bytes) -> bool:
@@ -34,41 +99,19 @@ def pooled(session: Session, whole_id: str, number: int) -> bytes | None:
     Raises:
         SessionOver: the run is over.
     """
-    state = session.scalar(select(Job.state).where(Job.id == whole_id))
-    found = _weighted(session, whole_id, number)
-    if found is None and state != "claimed":
+    parts = parts_at(session, whole_id, number)
+    found = sum_of(parts, number)
+    if found is None and any(part.run != "claimed" for part in parts):
         raise SessionOver
-    return found and found[1].astype(_BYTES).tobytes()
-
-
-def _weighted(session: Session, whole_id: str, number: int) -> tuple[str, Array] | None:
-    """What was asked for a number, and the weighted sum of the answers, in the order of the datasets."""
-    found = session.execute(
-        select(SitePart.weight, SiteAnswer.label, SiteAnswer.numbers)
-        .select_from(Job)
-        .join(SitePart, SitePart.job_id == Job.id)
-        .outerjoin(SiteAnswer, (SiteAnswer.job_id == Job.id) & (SiteAnswer.number == number))
-        .where(Job.part_of == whole_id, or_(SitePart.state != "left", SitePart.answers > number))
-        .order_by(Job.place)
-    ).all()
-    if not found or any(numbers is None for _, _, numbers in found):
-        return None
-    answers = [np.frombuffer(numbers, _BYTES).astype(np.float64) for _, _, numbers in found]
-    weights = [weight for weight, _, _ in found]
-    if len(found) < _datasets(session, whole_id):  # the others' weights add up to one again
-        weights = [weight / sum(weights) for weight in weights]
-    return found[0].label, weighted(answers, weights)
-
-
-def _datasets(session: Session, whole_id: str) -> int:
-    return session.scalar(select(func.count()).where(Job.part_of == whole_id)) or 0
+    return None if found is None else as_bytes(found)
 
 
 def record_of(session: Session, whole: Job) -> str:
     """The pooled answers of a run, as JSON: what was asked and the numbers, in order."""
     found = list[tuple[str, str]]()
-    while (answer := _weighted(session, whole.id, len(found))) is not None:
-        found.append((answer[0], b64encode(answer[1].astype(_BYTES).tobytes()).decode()))
+    while (answer := sum_of(parts := parts_at(session, whole.id, len(found)), len(found))) is not None:
+        label = next(part.label for part in parts if part.label is not None)
+        found.append((label, b64encode(as_bytes(answer)).decode()))
     return json.dumps(found)
 
 

@@ -38,14 +38,17 @@ def join_job(kind: str, plan: str, terms: str, hub: str, run_token: str, path: s
         took = time.monotonic() - since
         time.sleep(worker.public_end(took) - took)
 
-    with worker.padded():
+    link = Hub(**json.loads(hub)).link()
+    exchange = Exchange(link, told["hub_job"], leave)
+    try:
         worker.use_up(run_token)
         gate = worker.gate_of(path, planned, told["place"])
-        link = Hub(**json.loads(hub)).link()
-        exchange = Exchange(link, told["hub_job"], leave)
-        answer = join_plan(estimator, planned, gate, told["place"], exchange, told["seed"])
+        return _text(join_plan(estimator, planned, gate, told["place"], exchange, told["seed"]))
+    finally:
+        # Not at one of the whole run, as elsewhere: the hub has seen when each answer left, and what is
+        # computed after the last one is of sums that all have.
+        exchange.end()
         link.close()
-    return _text(answer)
 
 
 def replay_job(kind: str, plan: str, record: str, seed: str, left: str) -> str:

@@ -1,13 +1,18 @@
 """How a site's noisy answers get to its hub: drawn once, sent until they arrive, at public moments."""
 
+import json
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
+from privest_service.estimates import worker
 from privest_service.sites import link
 from privest_service.sites.link import Exchange, Hub, Link, OverError, UnreachableError
+from privest_service.sites.tasks import join_job
+from testing.hubs import planned
+from testing.world import KIND
 
 
 class Broken:
@@ -39,6 +44,9 @@ def test_the_same_bits_are_sent_until_they_arrive(monkeypatch: pytest.MonkeyPatc
     assert {content for _, content in broken.sent} == {answer.tobytes() for answer in answers}
     # Once for each answer, however often that is sent: so the time tells of one computation alone.
     assert len(left) == 2
+    exchange.end()
+    assert left == sorted(set(left))  # each counts from when the last sum came
+    assert len(left) == 3
 
 
 def test_what_the_hub_ends_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,3 +70,22 @@ def test_a_hub_is_reached_as_the_environment_says(monkeypatch: pytest.MonkeyPatc
     assert Hub.through_proxies("https://far.example.org", "k").proxy == "http://proxy.example.org:3128"
     assert Hub.through_proxies("https://near.example.org", "k").proxy is None
     assert "secret" not in repr(Hub("https://far.example.org", "secret"))
+
+
+@pytest.mark.parametrize("breaks_off_at", ["use_up", "gate_of"])
+def test_a_run_that_breaks_off_ends_at_a_public_moment(
+    monkeypatch: pytest.MonkeyPatch, breaks_off_at: str
+) -> None:
+    ends = list[float]()
+
+    def broken(*_: Any) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(worker, "use_up", lambda _: None)
+    monkeypatch.setattr(worker, breaks_off_at, broken)
+    monkeypatch.setattr(worker, "public_end", lambda took: ends.append(took) or took)
+    terms = json.dumps({"place": 0, "seed": 7, "hub_job": "job_x"})
+    plan, hub = KIND.plans.dump_json(planned()).decode(), Hub("http://127.0.0.1:9", "key").as_json()
+    with pytest.raises(KeyError):
+        join_job(KIND.name, plan, terms, hub, "token", "path")
+    assert len(ends) == 1

@@ -7,18 +7,24 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import select, update
 
+from privest_service.backup import backup, restore
 from privest_service.database import tables
 from privest_service.datasets.models import Dataset
+from privest_service.datasets.store import Store
 from privest_service.exports.export import lines
 from privest_service.exports.verify import verify
 from privest_service.jobs.models import Job, SitePart
+from privest_service.ledger.service import set_frozen
 from privest_service.ledger.units import Limits
+from privest_service.settings import Settings
 from privest_service.sites import connector as connector_module
 from testing.hubs import taking_in
-from testing.server import SIGNER, until
+from testing.server import ADMIN_KEY, SIGNER, SIGNERS_KEY, until
 from testing.stepped_sites import Clock, Site, Together
 from testing.world import SCHEMA_TEXT
 
@@ -105,6 +111,47 @@ def test_a_site_that_does_not_remember_a_question_does_not_run_it(
     assert (first.spent(), holds(first)) == (0, True)
     until(lambda: them.turn() or them.is_over(job))
     assert ended(them, 1) == "committed"
+
+
+def _settings(site: Site, folder: Path) -> Settings:
+    """Of a service with a site's database, whose dataset has a file of rows."""
+    for name in ("secret", "key"):
+        (folder / name).write_bytes(SIGNERS_KEY)
+    rows = Store(folder).path(site.world.owner, site.world.dataset)
+    rows.parent.mkdir(exist_ok=True)
+    np.save(rows, site.rows)
+    return Settings(
+        admin_key=SecretStr(ADMIN_KEY),
+        data_dir=folder,
+        database_url=f"sqlite:///{site.file}",
+        secret_file=folder / "secret",
+        signing_key_file=folder / "key",
+    )
+
+
+def test_a_restored_site_has_spent_all_that_it_may_have_forgotten(them: Together, tmp_path: Path) -> None:
+    first, second = them.sites
+    assert ended(them, 0) == "committed"
+    settings = _settings(first, tmp_path)
+    under_way = them.ask(1)
+    first.turn()  # it is charged there, and asked about after the restore
+    assert backup(settings, tmp_path / "backup") == 1
+    until(lambda: them.turn() or them.is_over(under_way))
+    assert (them.state(under_way), ended(them, 2)) == ("committed", "committed")  # what is forgotten
+
+    where = {"database_url": f"sqlite:///{tmp_path / 'restored.db'}"}
+    assert restore(settings.model_copy(update=where), tmp_path / "backup") == []
+    first.move(tmp_path / "restored.db")
+    sent, spent = len(first.wire.sent), second.spent()
+    assert (first.spent(), holds(first)) == (CAP.mu_squared, True)
+    assert ended(them, 3) == "voided"
+    with first.database.write() as session:
+        set_frozen(session, first.world.owner, False, by="owner")
+    assert ended(them, 4) == "voided"  # there is nothing left to be spent
+    (told,) = reasons(them)  # the same words of a freeze and of a budget
+    assert "An owner's budget, another cap or a freeze does not." in told
+    assert (len(first.wire.sent), second.spent()) == (sent, spent)
+    assert (first.spent(), holds(first)) == (CAP.mu_squared, True)
 
 
 def test_a_question_under_a_schema_that_the_hub_changed_is_refused_for_nobody(them: Together) -> None:
