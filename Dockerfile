@@ -3,9 +3,7 @@
 # The base is named by its digest, which scripts/pin-images looks up: without one nothing is built.
 ARG PYTHON_DIGEST
 FROM python:3.13-slim-trixie@${PYTHON_DIGEST} AS build
-# The image never changes, so that no import need look whether a source is younger than its bytecode.
-ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/opt/privest \
-    UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH
+ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/opt/privest
 WORKDIR /src
 # The compiler of the package's own library; it stays in this stage.
 # hadolint ignore=DL3008
@@ -19,28 +17,46 @@ COPY core core
 COPY service service
 COPY migrations migrations
 RUN uv sync --locked --no-default-groups --extra dask --extra otel --no-editable
-# What nothing here uses, 310 MB: autodp lists matplotlib and imports it for pictures alone; Arrow's remote calls, its
-# way to S3 (obstore is ours), sources and headers; the tests of others; tables of symbols, which debuggers alone read.
-# Libraries that a wheel brought along, in *.libs, stay as they are: without their symbols they cannot be loaded.
+# What nothing here uses: autodp lists matplotlib and imports it for pictures alone; Arrow's remote calls, ways to
+# stores (obstore is ours), further formats and second copies; what compilers and type checkers read; the tests of
+# others; tables of symbols, which debuggers alone read. Libraries that a wheel brought along, in *.libs, stay as they
+# are: without their symbols they cannot be loaded. Of others' modules the bytecode stays: errors name files and lines.
 WORKDIR /opt/privest/lib/python3.13/site-packages
 RUN uv pip uninstall --python /opt/privest matplotlib contourpy cycler fonttools kiwisolver pillow pyparsing \
     python-dateutil six \
-  && rm -rf pyarrow/include pyarrow/src pyarrow/*flight* pyarrow/*_s3* pyarrow/*.p[xy][xdi] \
+  && rm -rf pyarrow/include pyarrow/src pyarrow/*flight* pyarrow/*_s3* pyarrow/_gcsfs* pyarrow/_azurefs* \
+    pyarrow/_hdfs* pyarrow/*_orc* pyarrow/_substrait* pyarrow/*_cpp_tests* pyarrow/libarrow_python*.so \
+    pyarrow/libarrow_python*.so.*.*.* sqlalchemy/testing scipy/io numpy/_core/_simd* \
   && find . -type d -name tests -prune -exec rm -rf {} + \
-  && find . -name '*.so*' -type f -not -path './*.libs/*' -exec strip --strip-unneeded {} +
+  && find . -type f -regex '.*\.\(pyi\|py[xd]\|px[di]\|h\|hpp\|c\|cc\|cpp\|f\|f90\|a\)' -delete \
+  && find . -name '*.so*' -type f -not -path './*.libs/*' -exec strip --strip-unneeded {} + \
+  && find . -name __pycache__ -prune -exec rm -rf {} + \
+  && python -m compileall -q --invalidation-mode unchecked-hash ./privest* \
+  && python -W ignore -m compileall -q -b --invalidation-mode unchecked-hash -x '^\./privest' . \
+  && find . -name '*.py' -not -path './privest*' -delete
 
-FROM python:3.13-slim-trixie@${PYTHON_DIGEST}
+FROM python:3.13-slim-trixie@${PYTHON_DIGEST} AS system
 # Uploads are parsed in a process that libseccomp shuts in. It comes with the base's apt: no image is made without.
 # The base has no bytecode of Python's own library, and a read-only container would make it anew at each start.
-RUN python -c 'import ctypes; ctypes.CDLL("libseccomp.so.2")' \
-  && python -m compileall -q --invalidation-mode unchecked-hash -x '/(site|dist)-packages/|/(idlelib|test|turtledemo)/' \
-    "$(python -c 'import os; print(os.path.dirname(os.__file__))')" \
+# The image never changes, so that no import need look whether a source is younger than its bytecode.
+# What Python does not need to run goes last, with the shell: nothing can be run in this stage from then on.
+COPY scripts/strip-system /
+RUN --mount=type=bind,from=build,source=/opt/privest,target=/opt/privest \
+  python -c 'import ctypes; ctypes.CDLL("libseccomp.so.2")' \
   && groupadd --gid 10001 privest \
   && useradd --uid 10001 --gid 10001 --home-dir /data --no-create-home --shell /usr/sbin/nologin privest \
-  && install --directory --owner privest --group privest --mode 700 /data
+  && install --directory --owner privest --group privest --mode 700 /data \
+  && python -m compileall -q --invalidation-mode unchecked-hash -x '/(site|dist)-packages/|/(idlelib|test|turtledemo)/' \
+    "$(python -c 'import os; print(os.path.dirname(os.__file__))')" \
+  && exec python /strip-system /opt/privest
+
+FROM scratch
+# It is what is left of the base: in a layer upon it, what was taken away would still be there.
+# hadolint ignore=DL3067
+COPY --from=system / /
 COPY --from=build /opt/privest /opt/privest
-ENV PATH=/opt/privest/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 \
-    PRIVEST_DATA_DIR=/data
+ENV PATH=/opt/privest/bin:/usr/local/bin:/usr/bin LANG=C.UTF-8 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    OMP_NUM_THREADS=1 PRIVEST_DATA_DIR=/data
 USER 10001:10001
 WORKDIR /data
 VOLUME /data

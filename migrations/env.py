@@ -27,3 +27,5 @@ with engine.begin() as connection:  # on SQLite this takes the write lock
         grant(connection, role)
     if reader := context.config.attributes.get("reader"):
         views.grant_reading(connection, reader)
+    if connection.dialect.name == "postgresql" and migration.get_current_revision() == head:
+        views.grant_owners(connection)

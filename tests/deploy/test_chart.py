@@ -9,6 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from privest_service.cli import _parser  # pyright: ignore[reportPrivateUsage]
 from privest_service.settings import Settings
 from privest_service.workers.service import Work
 from testing import ROOT
@@ -16,7 +17,7 @@ from testing.container import DATA, GID, PATHS, PORT, SETTINGS, UID
 from testing.operators_tools import CHART, DIGEST, helm, rendered
 from testing.server import shutdown_grace
 
-OLDEST = "1.29"
+OLDEST = "1.30"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 EVERYTHING: dict[str, Any] = {
@@ -26,7 +27,12 @@ EVERYTHING: dict[str, Any] = {
     "data": {"storageClass": "nfs"},
     "engine": {"address": "dask://scheduler.dask:8786", "workers": 8},
     "ingress": {"enabled": True, "path": "/privest", "trustedProxies": ["10.244.0.0/16", "fd00::/8"]},
-    "oidc": {"issuer": "https://id.example.org", "keys": "https://id.example.org/keys"},
+    "oidc": {
+        "issuer": "https://id.example.org",
+        "keys": "https://id.example.org/keys",
+        "groups": [{"group": "zoo", "is": "admin"}, {"group": 'an "odd" one', "is": "analyst"}],
+    },
+    "leavers": {"listing": "https://id.example.org/scim/v2", "secret": "listing", "subject": "externalId"},
     "metrics": {"podMonitor": True, "rules": True, "dashboards": True},
     "settings": {"PRIVEST_RATE_LIMIT": "1200/minute", "PRIVEST_MAX_UPLOAD_BYTES": 536870912},
     "nodeSelector": {"disk": "ssd"},
@@ -58,7 +64,8 @@ def settings(**documents: Any) -> Settings:
         for name, value in one("ConfigMap", **documents)["data"].items()
     }
     told.pop("secrets_dir")
-    told["token_algorithms"] = json.loads(told.get("token_algorithms", '["RS256"]'))
+    for name, otherwise in (("token_algorithms", '["RS256"]'), ("token_groups", "{}")):
+        told[name] = json.loads(told.get(name, otherwise))
     secret = {"admin_key": "0123456789abcdef", "hub_key": "pvo_x" if "hub_url" in told else None}
     return Settings(**told | secret)  # pyright: ignore[reportArgumentType]
 
@@ -111,6 +118,8 @@ REFUSED = {
     "a hub without an analyst": ({"site": {"hubUrl": "https://hub.example.org"}}, "site.analyst is"),
     "a site that lets callers in": (SITE | {"ingress": {"enabled": True}}, "exclude each other"),
     "a misspelt value": ({"replica": 3}, "replica"),
+    "a group of nobody": ({"oidc": {"groups": [{"group": "all", "is": "everybody"}]}}, "/oidc/groups/0/is"),
+    "people listed in the clear": ({"leavers": {"listing": "http://id.example.org"}}, "/leavers/listing"),
     "an engine that is none": ({"engine": {"address": "spark://x:1"}}, "/engine/address"),
 }
 
@@ -225,6 +234,8 @@ def test_what_is_told_of_platform_hub_and_proxies_arrives() -> None:
     found = settings(**EVERYTHING)
     assert (found.token_issuer, found.token_keys) == ("https://id.example.org", "https://id.example.org/keys")
     assert found.token_algorithms == ("RS256", "ES256")
+    assert list(found.token_groups.items()) == [("zoo", "admin"), ('an "odd" one', "analyst")], "in order"
+    assert found.token_groups_claim == Settings.model_fields["token_groups_claim"].default
     assert [str(each) for each in found.trusted_proxies] == ["10.244.0.0/16", "fd00::/8"]
     assert (found.root_path, found.rate_limit) == ("/privest", "1200/minute")
     assert (found.max_upload_bytes, found.engine) == (536870912, "dask://scheduler.dask:8786")
@@ -257,7 +268,7 @@ def test_memory_suffices_for_all_workers_at_their_worst(workers: int) -> None:
 @pytest.mark.parametrize("timeout", [10, 600, 7200])
 def test_there_is_time_for_claimed_jobs_to_end(timeout: int) -> None:
     made = pod(engine={"jobTimeout": timeout})
-    before = int(made["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1])
+    before = made["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]  # the image has no shell
     assert settings(engine={"jobTimeout": timeout}).job_timeout == timeout
     assert made["terminationGracePeriodSeconds"] >= timeout + shutdown_grace() + before
 
@@ -273,7 +284,7 @@ def test_all_that_selects_selects_the_pods(documents: dict[str, Any]) -> None:
         deployment["spec"]["selector"]["matchLabels"],
         one("Service", **documents)["spec"]["selector"],
         one("PodDisruptionBudget", **documents)["spec"]["selector"]["matchLabels"],
-        one("NetworkPolicy", **documents)["spec"]["podSelector"]["matchLabels"],
+        policy("privest")["podSelector"]["matchLabels"],
         deployment["spec"]["template"]["spec"]["topologySpreadConstraints"][0]["labelSelector"][
             "matchLabels"
         ],
@@ -297,6 +308,49 @@ def test_rows_outlive_the_release_and_all_replicas_share_them() -> None:
     assert "PersistentVolumeClaim" not in {each["kind"] for each in rendered(**own)}
 
 
+def policy(name: str) -> dict[str, Any]:
+    """The network policy of a name, where everything is asked for."""
+    (found,) = (
+        each
+        for each in rendered(**EVERYTHING)
+        if (each["kind"], each["metadata"]["name"]) == ("NetworkPolicy", name)
+    )
+    return found["spec"]
+
+
+def test_people_who_leave_are_looked_for_by_a_pod_that_serves_nobody() -> None:
+    assert "CronJob" not in {each["kind"] for each in rendered()}
+    job = one("CronJob", **EVERYTHING)["spec"]
+    made, serving = job["jobTemplate"]["spec"]["template"], pod(**EVERYTHING)
+    (container,) = made["spec"]["containers"]
+    assert job["concurrencyPolicy"] == "Forbid"
+    assert container["image"] == serving["containers"][0]["image"]
+    for of, like in ((made["spec"], serving), (container, serving["containers"][0])):
+        assert of["securityContext"] == like["securityContext"]
+    selector = one("Service", **EVERYTHING)["spec"]["selector"]
+    assert not selector.items() <= made["metadata"]["labels"].items(), "callers would be sent to it"
+    # The command line takes what it is given, and reads files that are mounted.
+    program, *arguments = container["command"]
+    given = _parser().parse_args(arguments)
+    assert (program, given.command, given.listing) == ("privest", "leavers", "https://id.example.org/scim/v2")
+    assert (given.subject, given.at_most) == ("externalId", 10)
+    mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    volumes = {each["name"]: each for each in made["spec"]["volumes"]}
+    told = {each["name"]: each["value"] for each in container["env"]}
+    assert {name for name in told if name.startswith("PRIVEST_")} <= SETTINGS
+    serving_secret = volumes[mounted[told["PRIVEST_SECRETS_DIR"]]]["secret"]["secretName"]
+    assert serving_secret == VALUES["secrets"]["serving"], "the role that owns the tables is not needed"
+    assert told["PRIVEST_SIGNING_KEY_FILE"] == f"{told['PRIVEST_SECRETS_DIR']}/signing_key"
+    assert volumes[mounted[str(given.token_file.parent)]]["secret"]["secretName"] == "listing"
+    assert given.token_file.name == "token"
+    assert set(mounted.values()) == set(volumes)
+    # It reaches the list and the database, and nobody reaches it.
+    held = policy("privest-leavers")
+    assert held["podSelector"]["matchLabels"] == made["metadata"]["labels"]
+    assert (held["policyTypes"], "ingress" in held) == (["Ingress", "Egress"], False)
+    assert sorted(port["port"] for rule in held["egress"] for port in rule["ports"]) == [53, 53, 443, 6432]
+
+
 def let_in(**documents: Any) -> list[list[str]]:
     """The ports on which each rule lets callers in."""
     rules = one("NetworkPolicy", **documents)["spec"]["ingress"]
@@ -310,7 +364,7 @@ def test_callers_and_prometheus_come_in_by_doors_of_their_own_and_nobody_calls_a
 
 
 def test_the_pods_get_out_to_what_they_need_alone() -> None:
-    out = one("NetworkPolicy", **EVERYTHING)["spec"]["egress"]
+    out = policy("privest")["egress"]
     assert sorted(port["port"] for rule in out for port in rule["ports"]) == [53, 53, 443, 6432, 8786]
     (database,) = (rule for rule in out if rule["ports"][0]["port"] == 6432)
     assert database["to"] == [{"ipBlock": {"cidr": "10.1.2.3/32"}}]

@@ -65,6 +65,7 @@ def test_supersets_dataset_has_the_columns_that_its_query_has(roles: Roles) -> N
     assert dataset["database_uuid"] == database["uuid"]
     assert make_url(database["sqlalchemy_uri"]).query["sslmode"] == "verify-full"
     assert not any(database[name] for name in ("allow_ctas", "allow_cvas", "allow_dml", "allow_file_upload"))
+    assert database["extra"] == {}, "Superset 6.1 imports no database without it"
     assert yaml.safe_load((SUPERSET / "metadata.yaml").read_text())["type"] == "SqlaTable"
 
 

@@ -4,7 +4,8 @@ They are no part of a migration: `migrations/env.py` drops all of them before th
 anew after the last. So a migration may change any table. A view that changes needs one, if an empty one.
 
 Whoever may read them sees all owners' books, and of answers those alone that were published for SQL. No view
-tells keys, places of rows, other answers, or anything else that a row could change.
+tells keys, places of rows, other answers, or anything else that a row could change. PostgreSQL has further
+views of some owners' books: of each whose id is the name of a role that the reader is a member of.
 
 Amounts are exact decimals on PostgreSQL. SQLite has only floats: costs are rounded up there, and limits down.
 """
@@ -98,8 +99,17 @@ LEFT JOIN owners own ON own.id = p.publisher_id
 WHERE p.in_sql AND p.withdrawn_at IS NULL AND {may_publish}
 """
 
+_OWN = """
+SELECT * FROM {view} WHERE owner_id IN (
+    SELECT rolname::text FROM pg_roles WHERE starts_with(rolname::text, 'own_') AND pg_has_role(oid, 'USAGE'))
+"""
+"""Rows of owners as whose roles the reader counts. Within a view that is whoever reads, not who made it."""
+
 VIEWS = ("v_charges", "v_budgets", "v_jobs", "v_acts", "v_published")
-"""The names of all views."""
+"""The names of all views that SQLite has, too."""
+
+OWN_VIEWS = {f"v_own_{view[2:]}": view for view in VIEWS if view != "v_published"}
+"""Views of PostgreSQL for readers of some owners' books, and what each is a part of."""
 
 
 class _Words:
@@ -154,6 +164,7 @@ def definitions(dialect: str) -> dict[str, str]:
     """The SELECT of each view, by its name."""
     words = _Words(dialect)
     given_back = words.shares("abs(e.{})")
+    own = {} if dialect == "sqlite" else {name: _OWN.format(view=view) for name, view in OWN_VIEWS.items()}
     return {
         "v_charges": _CHARGES.format(
             charged=words.amounts("e"), share=f"CASE WHEN e.kind = 'void' THEN -1 ELSE 1 END * {given_back}"
@@ -175,12 +186,13 @@ def definitions(dialect: str) -> dict[str, str]:
             ),
             may_publish=_MAY_PUBLISH,
         ),
+        **own,
     }
 
 
 def drop(connection: Connection) -> None:
     """Drop all views, so that nothing stands in the way of a change of tables."""
-    for name in reversed(VIEWS):
+    for name in (*OWN_VIEWS, *VIEWS):
         connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
 
 
@@ -201,9 +213,23 @@ def grant_reading(connection: Connection, role: str) -> None:
     import_all()
     quoted = connection.dialect.identifier_preparer.quote_identifier
     name, schema = quoted(role), quoted(connection.scalar(text("SELECT current_schema()")) or "public")
-    for table in (*Base.metadata.tables, "alembic_version", *VIEWS):
+    for table in (*Base.metadata.tables, "alembic_version", *VIEWS, *OWN_VIEWS):
         connection.execute(text(f"REVOKE ALL ON {quoted(table)} FROM {name}"))
     connection.execute(text(f"REVOKE CREATE ON SCHEMA {schema} FROM {name}"))
     connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {name}"))
     for view in VIEWS:
         connection.execute(text(f"GRANT SELECT ON {view} TO {name}"))
+
+
+def grant_owners(connection: Connection) -> None:
+    """Let each role that has an owner's id as its name read the views of that owner's books.
+
+    The connection is to PostgreSQL, in a transaction, and of the role that owns the views.
+    """
+    quoted = connection.dialect.identifier_preparer.quote_identifier
+    schema = quoted(connection.scalar(text("SELECT current_schema()")) or "public")
+    named = text("SELECT id FROM owners WHERE id IN (SELECT rolname::text FROM pg_roles)")
+    for owner_id in connection.scalars(named).all():
+        connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {quoted(owner_id)}"))
+        for view in OWN_VIEWS:
+            connection.execute(text(f"GRANT SELECT ON {view} TO {quoted(owner_id)}"))

@@ -171,10 +171,14 @@ def _lend(folder: Path) -> int | None:
 
 @cache
 def _may_lend(user: int) -> bool:
-    """Whether this process can begin one of another user, and end it: each takes a right of its own."""
+    """Whether this process can begin one of another user, and end it: each takes a right of its own.
+
+    It is one that waits for input. An image without a shell has no `cat`, and everybody may run its Python.
+    """
     try:
-        with subprocess.Popen(
-            ["/bin/cat"], stdin=subprocess.PIPE, cwd="/", env={}, user=user, group=user, extra_groups=[]
+        waits = next(each for each in ("/bin/cat", sys.executable) if Path(each).exists())
+        with subprocess.Popen(  # noqa: S603 - our own
+            [waits], stdin=subprocess.PIPE, cwd="/", env={}, user=user, group=user, extra_groups=[]
         ) as tried:
             tried.kill()
     except (OSError, subprocess.SubprocessError):

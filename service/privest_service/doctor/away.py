@@ -22,6 +22,7 @@ from privest_service.database import Database
 from privest_service.database.migrate import head
 from privest_service.doctor.finding import Finding
 from privest_service.problems import DatabaseUnavailable
+from privest_service.security.models import Owner
 from privest_service.settings import Settings
 
 _OLDEST = 14
@@ -57,6 +58,7 @@ def database(read: Settings) -> Iterator[Finding]:
                 return
             yield from _clock(session, kind)
             yield from _signer(session, read)
+            yield from _groups(session, read)
             if kind == "PostgreSQL":
                 yield from _rights(session)
         opened.revision()
@@ -155,6 +157,27 @@ def _signer(session: Session, read: Settings) -> Iterator[Finding]:
 
 
 # The platform and the hub
+
+
+def _groups(session: Session, read: Settings) -> Iterator[Finding]:
+    """Whether groups of people stand for somebody whom there is, and whether tokens are taken at all."""
+    if not read.token_groups:
+        return
+    if not read.token_issuer:
+        what = "PRIVEST_TOKEN_GROUPS is set, and nobody's tokens are taken"
+        yield Finding("platform", "look", what, "Set PRIVEST_TOKEN_ISSUER and PRIVEST_TOKEN_KEYS, too.")
+        return
+    known = set(session.scalars(select(Owner.id).where(Owner.id.in_(read.token_groups.values()))))
+    for group, held in read.token_groups.items():
+        if held not in known | {"analyst", "admin"}:
+            what = f"the group {group!r} stands for {held}, which is no owner here"
+            do = "Correct PRIVEST_TOKEN_GROUPS: as it is, the group opens nothing."
+            yield Finding("platform", "fix", what, do)
+    count = len(read.token_groups)
+    told = f"{count} {'group' if count == 1 else 'groups'} in the claim {read.token_groups_claim!r}"
+    admins = [repr(group) for group, held in read.token_groups.items() if held == "admin"]
+    whose = f"; of administrators: {', '.join(admins)}" if admins else ""
+    yield Finding("platform", "ok", f"PRIVEST_TOKEN_GROUPS knows {told}{whose}")
 
 
 def platform(read: Settings) -> Iterator[Finding]:

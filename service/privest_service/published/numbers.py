@@ -35,11 +35,10 @@ class Number:
     unit: str | None = None
 
     @classmethod
-    def of(cls, item: str, measure: str, *told: float | str) -> "Number":
-        """A value with the ends of its interval, if any; dates are told by their days."""
-        value, *ends = map(_as_float, told)
-        low, high = ends or (None, None)
-        return cls(item, measure, value, low, high, _DAYS if isinstance(told[0], str) else None)
+    def of(cls, item: str, measure: str, told: float | str, *ends: float | str | None) -> "Number":
+        """A value with the ends of its interval, if any is known; dates are told by their days."""
+        low, high = (None if end is None else _as_float(end) for end in ends or (None, None))
+        return cls(item, measure, _as_float(told), low, high, _DAYS if isinstance(told, str) else None)
 
 
 def _as_float(told: float | str) -> float:

@@ -130,6 +130,30 @@ def publish(
     return require(session, caller, name)
 
 
+def names_of(session: Session, caller: Principal, job: Job) -> list[str] | None:
+    """The names under which the caller's answer is published; None where it may not publish it.
+
+    Args:
+        session: to read it in.
+        caller: who asked.
+        job: that was answered.
+    """
+    parts = jobs.parts_of(session, job) or [job]
+    if job.dummy or job.result is None or None in (part.dataset_id for part in parts):
+        return None
+    try:
+        about = [session.get_one(Dataset, part.dataset_id) for part in parts]
+        _require_allowed(session, caller, about, job)
+    except GrantRefuses:
+        return None
+    own = select(Publication.name).where(
+        Publication.job_id == job.id,
+        Publication.publisher_id == caller.id,
+        Publication.withdrawn_at.is_(None),
+    )
+    return list(session.scalars(own.order_by(Publication.name)))
+
+
 def _require_allowed(session: Session, caller: Principal, about: Sequence[Dataset], job: Job) -> None:
     """See that the owners of the data let the caller publish an answer.
 

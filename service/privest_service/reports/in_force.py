@@ -1,4 +1,4 @@
-"""What is in force at the moment of a report: freeze, grants, caps, keys, channels; and where chains end."""
+"""What is in force at a report's moment: freeze, grants, published answers, keys; and where chains end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,13 @@ from privest_service.ledger.service import limits_of
 from privest_service.ledger.units import Limits
 from privest_service.notices import service as notices
 from privest_service.notices.schemas import ChannelView
-from privest_service.reports.words import terms_of
-from privest_service.security.models import ApiKey
+from privest_service.published import service as published
+from privest_service.reports.words import terms_of, title
+from privest_service.security.models import Analyst, ApiKey, Owner
+from privest_service.security.principals import Principal
+
+_MOST_SHOWN = 10_000
+"""Most published answers that a report lists."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +46,34 @@ class Granted:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """An answer about the owner's data that others read.
+
+    Attributes:
+        name: under which it is published.
+        what: was asked.
+        by: who published it.
+        readers: beside the publisher and the owners of the data, in words.
+        since: when it was published.
+        held_back: whether nobody reads it, as a grant does not let it be published at present.
+    """
+
+    name: str
+    what: str
+    by: str
+    readers: list[str]
+    since: datetime
+    held_back: bool
+
+
+@dataclass(frozen=True)
 class InForce:
     """What is in force.
 
     Attributes:
         frozen_by: the role of whoever froze the budget; None of one that is not frozen.
         grants: by dataset and analyst.
+        shown: published answers about the owner's data, by name.
         caps: on datasets, whoever asks, by their names.
         keys: of the owner that are neither revoked nor over.
         channels: for alerts and signed heads.
@@ -54,6 +81,7 @@ class InForce:
 
     frozen_by: str | None
     grants: list[Granted]
+    shown: list[Shown]
     caps: list[tuple[str, Limits]]
     keys: Sequence[ApiKey]
     channels: list[ChannelView]
@@ -113,6 +141,7 @@ def in_force(
     return InForce(
         frozen_by=present.frozen_by,
         grants=grants,
+        shown=_shown(session, present.owner_id),
         caps=[(datasets.get(each, each), limits) for each, limits in capped.items()],
         keys=session.scalars(
             keys.where(or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > moment)).order_by(
@@ -121,6 +150,27 @@ def in_force(
         ).all(),
         channels=notices.channels(session, present.owner_id),
     )
+
+
+def _shown(session: Session, owner_id: str) -> list[Shown]:
+    found = published.listed(session, Principal("owner", owner_id), limit=_MOST_SHOWN)
+    about = [each for each in found if each.concerns]
+    names = dict[str, str]()
+    for table in (Owner, Analyst):
+        told = select(table.id, table.name).where(table.id.in_({id_ for one in about for id_ in one.readers}))
+        names |= {each.id: each.name or each.id for each in session.execute(told)}
+    return [
+        Shown(
+            name=each.publication.name,
+            what=title(each.kind),
+            by=each.publisher,
+            readers=[names.get(id_, id_) for id_ in each.readers]
+            + (["whoever has the database's reading role"] if each.publication.in_sql else []),
+            since=each.publication.published_at,
+            held_back=not each.is_open,
+        )
+        for each in about
+    ]
 
 
 def ends_of(

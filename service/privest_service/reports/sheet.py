@@ -146,6 +146,15 @@ def _in_force(found: InForce) -> Iterator[_Row]:
     for grant in found.grants:
         told = {"What": "grant", "When (UTC)": grant.since, "Who": grant.who, "On what": grant.dataset}
         yield _cap(grant.cap) | told | {"Details": "; ".join(grant.terms)}
+    for each in found.shown:
+        yield {
+            "Section": "in force",
+            "What": f"published answer: {each.what}",
+            "When (UTC)": each.since,
+            "Who": each.by,
+            "State": "held back" if each.held_back else "read by others",
+            "Details": f"{each.name}; readers: {', '.join(each.readers) or 'the owners of the data'}",
+        }
     for dataset, limits in found.caps:
         yield _cap(limits) | {"What": "cap on a dataset", "On what": dataset}
     for key in found.keys:

@@ -50,3 +50,39 @@ def test_an_owner_sees_who_reads_what_and_withdraws_it(site: Server, visit: Call
     acts = Desk(site, owner.key).get("/acts").text
     for told in ("Answer published", "published as: mean_of_patients", "readers: Dashboards"):
         assert told in acts, told
+
+
+def test_an_answer_is_published_from_its_page(site: Server) -> None:
+    owner, ada, reader = (
+        owner_called(site, "Clinic"),
+        analyst_called(site, "Ada"),
+        analyst_called(site, "Dashboards"),
+    )
+    dataset = dataset_called(owner, "Patients")
+    owner.grant(dataset, ada)
+    job, desk = answered(ada, dataset), Desk(site, ada.key)
+    form = {"job": job, "name": "patients", "readers": f"{reader.id}, {owner.id}", "reason": "weekly"}
+    assert "Publish it" not in desk.get(f"/answers/{job}").text, "the grant does not allow it"
+    assert desk.post("/published", form).status_code == 403
+    assert owner.grant(dataset, ada, publish="allowed").status_code == 200
+    assert "Publish it" in desk.get(f"/answers/{job}").text
+    assert desk.post("/published", form).status_code == 303
+    told = ada.get("/v1/published/patients").json()
+    assert (told["receipt"], told["sql"]) == (job, False)
+    assert told["readers"] == sorted([reader.id, owner.id])
+    assert reader.get("/v1/published/patients").status_code == 200
+    page = desk.get(f"/answers/{job}").text
+    assert "published</a> as <code>patients</code>" in page
+    (act,) = owner.get("/v1/acts", params={"kind": "answer.published"}).json()["acts"]
+    assert act["reason"] == "weekly"
+    # What is wrong is said, and nothing is published.
+    for wrong in ({"name": "No Name"}, {"readers": "nobody"}, {"job": "job_none"}):
+        assert desk.post("/published", form | {"name": "more"} | wrong).status_code in (404, 422), wrong
+    assert [each["name"] for each in ada.get("/v1/published").json()["published"]] == ["patients"]
+    # The owner publishes its own answer for SQL, and not the analyst's.
+    own = answered(owner, dataset)
+    assert (
+        Desk(site, owner.key).post("/published", {"job": own, "name": "own", "sql": "yes"}).status_code == 303
+    )
+    assert owner.get("/v1/published/own").json()["sql"] is True
+    assert Desk(site, owner.key).post("/published", {"job": job, "name": "theirs"}).status_code == 404

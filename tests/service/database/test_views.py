@@ -16,7 +16,7 @@ from sqlalchemy import make_url, select, text, update
 from privest_service.database import Base, Database
 from privest_service.database.migrate import config, migrate
 from privest_service.database.models import import_all
-from privest_service.database.views import VIEWS
+from privest_service.database.views import OWN_VIEWS, VIEWS
 from privest_service.datasets.models import Dataset
 from privest_service.jobs.models import Job
 from privest_service.ledger import service as ledger
@@ -266,6 +266,47 @@ def test_a_reader_learns_nothing_of_rows_that_a_view_leaves_out(roles: Roles) ->
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])
+def test_a_role_of_an_owners_name_reads_the_books_of_this_owner_alone(roles: Roles, tmp_path: Path) -> None:
+    both = {"migration_url": roles.making, "database_url": roles.running}
+    assert privest(tmp_path, "migrate", **both, reading_role=roles.reader).returncode == 0
+    database = Database(roles.making, signer=SIGNER)
+    first, second = World.make(database), World.make(database)
+    for world in (first, second):
+        world.submit(database, world.owner)
+    database.close()
+    page = (ROOT / "docs/bi.md").read_text().split("## One owner's books")[1].split("```")[1]
+    statements = page.removeprefix("sql\n").replace("own_7d1b3f5a9c2e4860", first.owner)
+    statements = statements.replace("clinic_read", f"clinic_{roles.reader}")
+    reading = make_url(roles.reading).set(username=f"clinic_{roles.reader}", password="…")  # noqa: S106
+
+    def seen(view: str) -> set[str]:
+        with psycopg.connect(reading.render_as_string(hide_password=False)) as connection:
+            found = connection.execute(f"SELECT owner_id FROM {view}")  # noqa: S608  # pyright: ignore
+            return {owner for (owner,) in found}
+
+    try:
+        roles.does(statements.replace("DATABASE privest", f"DATABASE {roles.database}"), roles.superuser)
+        assert privest(tmp_path, "migrate", **both).returncode == 0
+        for view, whole in OWN_VIEWS.items():
+            assert seen(view) == {first.owner}, view
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                seen(whole)
+            with (
+                psycopg.connect(roles.reading) as connection,
+                pytest.raises(psycopg.errors.InsufficientPrivilege),
+            ):
+                connection.execute(f"SELECT * FROM {view}")  # noqa: S608  # pyright: ignore
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            seen("accounts")
+        roles.does(f'REVOKE "{first.owner}" FROM clinic_{roles.reader}', roles.superuser)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            seen("v_own_charges")
+    finally:
+        for role in (f"clinic_{roles.reader}", first.owner):
+            roles.does(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"', roles.superuser)
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])
 def test_a_role_that_had_more_is_left_the_views(roles: Roles, tmp_path: Path) -> None:
     both = {"migration_url": roles.making, "database_url": roles.running}
     assert privest(tmp_path, "migrate", **both).returncode == 0
@@ -308,7 +349,7 @@ def test_a_migration_keeps_the_reader(roles: Roles) -> None:
 @pytest.mark.parametrize("backend", ["postgresql"])
 def test_the_page_makes_a_role_that_its_queries_can_be_asked_under(roles: Roles) -> None:
     page = (ROOT / "docs/bi.md").read_text()
-    making, *queries = re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    making, _own, *queries = re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert [re.findall(r"v_\w+", query) for query in queries] == [[view] for view in VIEWS]
     database = Database(roles.making, signer=SIGNER)
     roles.does(f"DROP ROLE {roles.reader}", roles.superuser)  # the page makes its own

@@ -268,6 +268,24 @@ def test_the_platforms_keys_and_clock_are_looked_at(settings: Callable[..., None
     assert "has an empty key set" in one("fix")
 
 
+def test_groups_of_people_stand_for_somebody(
+    settings: Callable[..., None], start_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    server = start_server(signing_key_file=tmp_path / "secrets/signing_key")
+    there = server.owner().id
+    server.stop()
+    groups = {"clinic": there, "ops": "admin", "all": "analyst"}
+    settings(token_groups=json.dumps(groups))
+    assert "PRIVEST_TOKEN_GROUPS is set, and nobody's tokens are taken" in one("look")
+    (tmp_path / "keys.json").write_text('{"keys": [{}]}')
+    settings(token_issuer="https://id.example", token_keys=tmp_path / "keys.json")  # noqa: S106
+    assert found("fix") == []
+    told = "platform: PRIVEST_TOKEN_GROUPS knows 3 groups in the claim 'groups'; of administrators: 'ops'. "
+    assert told in found("ok")
+    settings(token_groups=json.dumps(groups | {"lab": "own_none"}))
+    assert one("fix").startswith("platform: the group 'lab' stands for own_none, which is no owner here. ")
+
+
 def certificate(days: int) -> tuple[bytes, bytes]:
     """A certificate of this machine's loopback address that ends in so many days, and its key, in PEM."""
     key, name = Ed25519PrivateKey.generate(), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hub")])

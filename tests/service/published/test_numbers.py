@@ -14,7 +14,8 @@ def rows(kind: str, answer: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 def test_bounds_tell_quantiles_with_intervals_and_dates_as_days() -> None:
     place = {"name": "age", "low": 0.0, "center": 40.0, "high": 90.0, "scale": 12.0}
-    place["quantiles"] = [{"level": 0.5, "low": 39.0, "value": 40.0, "high": 41.0}]  # pyright: ignore
+    unknown = {"level": 0.99, "low": None, "value": 90.0, "high": None}  # as at the ends of few records
+    place["quantiles"] = [{"level": 0.5, "low": 39.0, "value": 40.0, "high": 41.0}, unknown]  # pyright: ignore
     born = {"name": "born", "low": "1970-01-02", "center": "1980-01-01", "high": "1969-12-31", "scale": 2.0}
     told = rows("bounds", {"places": [place, born | {"quantiles": []}]})
     days = "days since 1970-01-01"
@@ -23,6 +24,7 @@ def test_bounds_tell_quantiles_with_intervals_and_dates_as_days() -> None:
         ("age", "upper bound", 90.0, None, None, None),
         ("age", "spread", 12.0, None, None, None),
         ("age", "quantile 0.5", 40.0, 39.0, 41.0, None),
+        ("age", "quantile 0.99", 90.0, None, None, None),
         ("born", "lower bound", 1.0, None, None, days),
         ("born", "upper bound", -1.0, None, None, days),
         ("born", "spread", 2.0, None, None, None),

@@ -31,7 +31,7 @@ from privest_service.reports.endpoints import FORMS, Form, reported
 from privest_service.reports.formatting import spent_percent
 from privest_service.reports.verifying import Verifier
 from privest_service.workers.service import Workers
-from testing.scenes import Desk, analyst_called, dataset_called, owner_called
+from testing.scenes import Desk, analyst_called, answered, dataset_called, owner_called
 from testing.server import SIGNER, Caller, Server, problem
 from testing.world import World
 
@@ -201,6 +201,33 @@ def test_names_and_reasons_harm_nobody(story: tuple[Caller, Caller, str]) -> Non
     )
     assert huge.status_code >= 400
     assert "x" * 20 not in report(owner, owner, "html").text
+
+
+def test_published_answers_are_in_force_until_they_are_withdrawn(server: Server) -> None:
+    owner, ada, reader = owner_called(server, "Clinic"), server.analyst(), analyst_called(server, HOSTILE)
+    dataset = dataset_called(owner, "Patients")
+    owner.grant(dataset, ada, publish="allowed")
+    body = {"job": answered(ada, dataset), "readers": [reader.id], "sql": True}
+    assert ada.put("/v1/published/patients", json=body).status_code == 200
+
+    def shown() -> list[tuple[str, str]]:
+        found = sections(owner, owner)["in force"]
+        assert all(row["When (UTC)"] for row in found)
+        return [
+            (row["State"], row["Details"])
+            for row in found
+            if row["What"].startswith("published answer: mean")
+        ]
+
+    reads = HOSTILE.replace(";=", ";'=")
+    told = f"patients; readers: {reads}, whoever has the database's reading role"
+    assert shown() == [("read by others", told)]
+    assert "Published answers" in _Page(report(owner, owner, "html").text).texts
+    owner.grant(dataset, ada)
+    assert shown() == [("held back", told)]
+    assert owner.delete("/v1/published/patients").status_code == 204
+    assert shown() == []
+    assert "Published answers" not in _Page(report(owner, owner, "html").text).texts
 
 
 def test_movements_name_columns_and_are_told_of_the_budget_as_it_is_now(server: Server) -> None:

@@ -47,6 +47,7 @@ from privest_service.inputs import Id, QuestionTag
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.problems import NotFound
+from privest_service.published import service as published
 from privest_service.reports.formatting import cell_text, number, told_apart
 from privest_service.reports.words import of_columns, title
 from privest_service.security.dependencies import DatabaseDep
@@ -127,6 +128,7 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
         places = places_of(session, visitor.id, *(each.id for each in parts))
         sites = sites_of(session, job, parts)
         names, seen = _names(session, visitor), version_for(session, visitor)
+        shown_as = published.names_of(session, visitor.principal, job) if visitor.may("manage") else None
     plan = stored_plan(job.kind, job.plan)
     name = ", ".join(names[each] for each in about if each in names)
     if job.result is None:
@@ -159,6 +161,7 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
         "answer.html",
         job=job,
         places=places,
+        shown_as=shown_as,
         plan=plan,
         name=name,
         title=title(job.kind),

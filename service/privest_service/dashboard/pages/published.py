@@ -13,7 +13,7 @@ from privest_service.datasets.models import Dataset
 from privest_service.inputs import checked
 from privest_service.ledger.units import EPSILON, as_number
 from privest_service.published import service
-from privest_service.published.schemas import NAME, PUBLISHED_NAME
+from privest_service.published.schemas import NAME, PUBLISHED_NAME, NewPublication
 from privest_service.reports.words import title
 from privest_service.security.dependencies import DatabaseDep
 from privest_service.security.models import Analyst, Owner
@@ -47,6 +47,25 @@ def read(
         title=title,
         epsilon=lambda units: as_number(units, EPSILON),
     )
+
+
+@router.post("")
+def publish(request: Request, visitor: KeyHolderDep, database: DatabaseDep, form: FormDep) -> Response:
+    """Publish the answer to a question of one's own, or publish it for others."""
+    given = texts(form)
+    name = checked(PUBLISHED_NAME.validate_python, given.get("name", ""))
+    told = {
+        "job": given.get("job", ""),
+        "readers": given.get("readers", "").replace(",", " ").split(),
+        "sql": "sql" in given,
+    }
+    body = checked(NewPublication.model_validate, told)
+    database.run(
+        lambda session: service.publish(
+            session, visitor.principal, name, body.job, body.readers, in_sql=body.sql
+        )
+    )
+    return redirect(request, "/published")
 
 
 @router.post("/withdraw")
