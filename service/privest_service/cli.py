@@ -161,8 +161,8 @@ def _serve(host: str, port: int) -> int:
             log_config=None,
             server_header=False,
             timeout_graceful_shutdown=30,
-            # Longer than clients and ingresses keep one (httpx 5 s, nginx 60 s): the side that sends next must be
-            # the one that ends it, or a request may meet a connection that is just being closed.
+            # Longer than clients and ingresses keep one (httpx 5 s, nginx 60 s): the side that sends next
+            # must be the one that ends it. Else a request may meet a connection that is just being closed.
             timeout_keep_alive=75,
         )
     ).run(listening)
