@@ -80,21 +80,25 @@ def _launch(*given: Any) -> Any:
     return launch(*given)
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop PostgreSQL, in the process that outlives all workers."""
-    factory = getattr(config, "_tmp_path_factory", None)
-    if hasattr(config, "workerinput") or factory is None or factory._basetemp is None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Stop PostgreSQL, in the process that outlives all workers.
+
+    Its place is read before and it is stopped after all else has ended: meanwhile pytest gives up its
+    directory, which other runs then take away.
+    """
+    factory = getattr(session.config, "_tmp_path_factory", None)
+    base = None if hasattr(session.config, "workerinput") else getattr(factory, "_basetemp", None)
+    note = base and base / _NOTE
+    data = Path(json.loads(note.read_text())["data"]) if note and note.exists() else None
+    yield
+    if data is None:
         return
-    note = factory.getbasetemp() / _NOTE
-    if not note.exists():
-        return
-    data = Path(json.loads(note.read_text())["data"])
     if (data / "postmaster.pid").exists():
         from testing.postgres import Postgres
 
         Postgres(data).stop()
     shutil.rmtree(data)
-    note.unlink()
 
 
 @pytest.fixture(scope="session")
