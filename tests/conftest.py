@@ -66,6 +66,14 @@ def _start(shared: Path) -> dict[str, str]:
     return note
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave most of large grids to `make prove`."""
+    from testing.grids import thin
+
+    thin(items)
+
+
 def pytest_collection_finish() -> None:
     """Look for garbage again, but never again in what was imported: it stays. Let servers be forked."""
     gc.freeze()
