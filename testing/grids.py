@@ -1,8 +1,9 @@
-"""Grids of parameters: what a usual run makes of them, so that any two values meet. `make prove` runs all."""
+"""Grids of parameters: what a usual run makes of them, so that values meet. `make prove` runs all of each."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
+from zlib import crc32
 
 import pytest
 
@@ -14,18 +15,31 @@ def thin(items: Iterable[pytest.Item]) -> None:
     combinations in one `parametrize` were written by hand, and stay whole. One that is called for by its
     name, parameters and all, is run.
 
+    Of a test with the mark `sparse` each value is met, and no pair need be. One with the mark `either` runs
+    on one database or the other, as its name has it.
+
     Args:
         items: the tests that were found.
     """
-    grids = defaultdict[str, list[pytest.Function]](list)
+    grids, twins = (defaultdict[str, list[pytest.Function]](list) for _ in range(2))
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-            grids[item.nodeid.partition("[")[0]].append(item)
+            backend = item.callspec.params.get("backend")
+            if isinstance(backend, str) and item.get_closest_marker("either"):
+                twins[item.nodeid.replace(backend, "")].append(item)
+            else:
+                grids[item.nodeid.partition("[")[0]].append(item)
+    for name, tests in twins.items():
+        _keep(tests, {crc32(name.encode()) % len(tests)})
     for tests in grids.values():
-        kept = meeting([_place(test) for test in tests])
-        for at, test in enumerate(tests):
-            if at not in kept:
-                test.add_marker("prove")
+        ways = 1 if tests[0].get_closest_marker("sparse") else 2
+        _keep(tests, meeting([_place(test) for test in tests], ways))
+
+
+def _keep(tests: Sequence[pytest.Function], kept: set[int]) -> None:
+    for at, test in enumerate(tests):
+        if at not in kept:
+            test.add_marker("prove")
 
 
 def _place(test: pytest.Function) -> list[int]:
@@ -37,22 +51,30 @@ def _place(test: pytest.Function) -> list[int]:
     return [hash(value) for value in (*values, *((id(each),) for each in params.values()))]
 
 
-def meeting(places: Sequence[Sequence[int]]) -> set[int]:
-    """Choose places of a grid so that any two values meet that meet in it; greedily, the first of equals.
+def meeting(places: Sequence[Sequence[int]], ways: int = 2) -> set[int]:
+    """Choose places of a grid so that any values meet that meet in it.
+
+    Greedily: the place where most meet anew, of equals one of values that were seldom chosen, and the first.
 
     Args:
         places: where each is along each side.
+        ways: how many values are to meet.
 
     Returns:
-        Which of them are chosen: all, where the grid has fewer than three sides.
+        Which of them are chosen: all, where the grid has no more sides than that.
     """
     moving = [side for side, values in enumerate(zip(*places, strict=True)) if len({*values}) > 1]
-    if len(moving) < 3:
+    if len(moving) <= ways:
         return {*range(len(places))}
-    pairs = [{*combinations([(side, place[side]) for side in moving], 2)} for place in places]
-    left, chosen = set().union(*pairs), set[int]()
+    met = [{*combinations([(side, place[side]) for side in moving], ways)} for place in places]
+    left, chosen, uses = set().union(*met), set[int](), Counter[tuple[int, int]]()
+
+    def worth(at: int) -> tuple[int, int]:
+        return len(met[at] & left), -sum(uses[value] for value in enumerate(places[at]))
+
     while left:
-        best = max(range(len(pairs)), key=lambda at: len(pairs[at] & left))
-        left -= pairs[best]
+        best = max(range(len(met)), key=worth)
+        left -= met[best]
+        uses.update(enumerate(places[best]))
         chosen.add(best)
     return chosen

@@ -133,9 +133,11 @@ class Process(Protocol):
     def kill(self) -> None: ...
 
 
-def spawn(command: Sequence[str], environment: Mapping[str, str], log: BinaryIO) -> Process:
-    """Start a program as everybody does, whose output goes into a file."""
-    return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+def spawn(
+    command: Sequence[str], environment: Mapping[str, str], log: BinaryIO, errors: BinaryIO | None = None
+) -> Process:
+    """Start a program as everybody does, whose output goes into a file, or its errors into another."""
+    return subprocess.Popen(command, env=environment, stdout=log, stderr=errors or log)
 
 
 class Server:
