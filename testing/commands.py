@@ -42,7 +42,10 @@ def privest(
 
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end, in a fork of the nursery where it is `PRIVEST`."""
+    """Run a command to its end, in a fork of the nursery where it is `PRIVEST`.
+
+    Such a fork knows no PRIVEST_SECRETS_DIR, which is read as the service is loaded.
+    """
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:
         status = launch(command, environment, said, errors).wait(HANG_GUARD)
         told = (_text(file) for file in (said, errors))

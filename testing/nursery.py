@@ -113,7 +113,9 @@ def _nursery() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-m", "testing.nursery", str(theirs.fileno())]
     nowhere = subprocess.DEVNULL
-    subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=nowhere, stdout=nowhere)
+    # Some settings are read as the service is loaded: none of a test's, which others would then have too.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
+    subprocess.Popen(command, cwd=ROOT, env=clean, pass_fds=[theirs.fileno()], stdin=nowhere, stdout=nowhere)
     theirs.close()
     return ours
 

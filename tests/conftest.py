@@ -68,10 +68,11 @@ def _start(shared: Path) -> dict[str, str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave most of large grids to `make prove`."""
+    """Leave most of large grids to `make prove`, and begin with what takes long alone."""
     from testing.grids import thin
 
     thin(items)
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 def pytest_collection_finish() -> None:

@@ -31,6 +31,7 @@ def test_there_are_three_blocks() -> None:
     assert "frechet-mean" in calls
 
 
+@pytest.mark.long
 def test_demo_tells_the_whole_story() -> None:
     demo = commands(blocks()[0])[0]
     told = subprocess.run(

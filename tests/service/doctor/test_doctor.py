@@ -5,6 +5,8 @@ import os
 import re
 import secrets
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -25,7 +27,6 @@ from privest_service.acts.models import Act
 from privest_service.database import Database
 from privest_service.doctor import Finding, examine
 from privest_service.settings import Settings
-from testing.commands import PRIVEST, run
 from testing.server import ADMIN_KEY, Server, free_address, private_key_pem
 
 PASSWORD = "a-password-that-nobody-may-see"  # noqa: S105 - planted
@@ -318,11 +319,14 @@ def test_the_certificate_that_the_hub_shows_is_looked_at(
 def test_the_command_prints_a_report_and_its_status_says_whether_anything_is_to_mend(
     settings: Callable[..., None],
 ) -> None:
-    command = [PRIVEST, "doctor"]
-    done = run(command, os.environ)
-    assert (done.returncode, done.stderr) == (0, "")
+    def run() -> subprocess.CompletedProcess[str]:
+        command = [str(Path(sys.executable).with_name("privest")), "doctor"]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = run()
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert done.stdout.endswith(" 0 to mend\n")
     settings(worker_memory=1)
-    done = run(command, os.environ)
+    done = run()
     assert (done.returncode, done.stderr) == (1, "")
     assert "fix   settings     PRIVEST_WORKER_MEMORY must be at least 268435456" in done.stdout
