@@ -124,7 +124,7 @@ def test_whatever_is_sent_is_answered_by_the_interface(
     """Every check of schemathesis but one passes, whoever asks, and no answer tells what is in the rows."""
     if mode is GenerationMode.POSITIVE:
         company.use(operation_id)
-    attack_operation(company, operation_id, mode, 6)
+    attack_operation(company, operation_id, mode, 3)  # the audit's long form makes a hundred
     assert (company.broken, company.told) == ([], [])
 
 

@@ -118,6 +118,7 @@ def killed_at(database: Database) -> Iterator[Callable[[World, str, int], bool]]
     assert process.exitcode == 0
 
 
+@pytest.mark.either
 @pytest.mark.parametrize("end", ["committed", "failed", "voided", "approved", "denied"])
 def test_a_kill_at_any_step_leaves_all_or_nothing_and_nothing_stranded(
     database: Database, killed_at: Callable[[World, str, int], bool], end: str
