@@ -1,7 +1,6 @@
 """One caller who takes all there is, in a process of its own, and what a second caller notices of it."""
 
 import json
-import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,12 +15,11 @@ import numpy as np
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset
+from testing.processes import clean
 from testing.server import HANG_GUARD, LABELLED, PLAIN, SPD3, Caller, Server, body_of, npy, slow_rows, spd
 
 _LONGEST = 60.0
 """Seconds after which every attack ends."""
-
-_spawn = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,8 @@ def _send(url: str, attack: Attack, stop: Any, answers: Any) -> None:
 @contextmanager
 def under(attack: Attack, server: Server) -> Iterator[Any]:
     """While it goes on: how many of its requests are over."""
-    stop, answers = _spawn.Event(), _spawn.Value("q", 0)
-    process = _spawn.Process(target=_send, args=(server.url, attack, stop, answers), daemon=True)
+    stop, answers = clean.Event(), clean.Value("q", 0)
+    process = clean.Process(target=_send, args=(server.url, attack, stop, answers), daemon=True)
     process.start()
     try:
         yield answers

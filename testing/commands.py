@@ -3,9 +3,16 @@
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
+from testing.nursery import launch
 from testing.server import ADMIN_KEY, HANG_GUARD, private_key_pem
+
+PRIVEST = str(Path(sys.executable).with_name("privest"))
+"""The command of this environment."""
 
 
 def privest(
@@ -31,7 +38,20 @@ def privest(
     }
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
     environment |= {f"PRIVEST_{name.upper()}": value for name, value in given.items()}
-    told = [str(program or Path(sys.executable).with_name("privest")), *map(str, arguments)]
-    return subprocess.run(
-        told, env=environment, capture_output=True, text=True, timeout=HANG_GUARD, check=False
-    )
+    return run([str(program or PRIVEST), *map(str, arguments)], environment)
+
+
+def run(command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, in a fork of the nursery where it is `PRIVEST`.
+
+    Such a fork knows no PRIVEST_SECRETS_DIR, which is read as the service is loaded.
+    """
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:
+        status = launch(command, environment, said, errors).wait(HANG_GUARD)
+        told = (_text(file) for file in (said, errors))
+        return subprocess.CompletedProcess(command, status, *told)
+
+
+def _text(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read().decode()

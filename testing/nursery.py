@@ -84,7 +84,9 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def launch(command: Sequence[str], environment: Mapping[str, str], log: BinaryIO) -> Process:
+def launch(
+    command: Sequence[str], environment: Mapping[str, str], log: BinaryIO, errors: BinaryIO | None = None
+) -> Process:
     """Start a program: `privest` of this environment in a fork of this process's nursery, others as usual.
 
     Others are of another version, or change what the service is made of before it is loaded.
@@ -93,13 +95,14 @@ def launch(command: Sequence[str], environment: Mapping[str, str], log: BinaryIO
         command: the program with its arguments.
         environment: all of it.
         log: takes what it prints.
+        errors: takes what it prints as errors, where that is not for the log.
     """
     if Path(command[0]) != Path(sys.executable).with_name("privest"):
-        return spawn(command, environment, log)
+        return spawn(command, environment, log, errors)
     read, write = os.pipe()
     end = os.fdopen(read, "rb", buffering=0)
     asked = json.dumps([list(command), dict(environment), str(Path.cwd())]).encode()
-    socket.send_fds(_nursery(), [asked], [log.fileno(), write])
+    socket.send_fds(_nursery(), [asked], [log.fileno(), (errors or log).fileno(), write])
     os.close(write)
     return Forked(int(end.readline()), end)
 
@@ -110,7 +113,9 @@ def _nursery() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-m", "testing.nursery", str(theirs.fileno())]
     nowhere = subprocess.DEVNULL
-    subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=nowhere, stdout=nowhere)
+    # Some settings are read as the service is loaded: none of a test's, which others would then have too.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
+    subprocess.Popen(command, cwd=ROOT, env=clean, pass_fds=[theirs.fileno()], stdin=nowhere, stdout=nowhere)
     theirs.close()
     return ours
 
@@ -124,7 +129,7 @@ def _serve(asked: socket.socket) -> None:
     gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that wait for a program
     while True:
-        said, files, *_ = socket.recv_fds(asked, _LONGEST, 2)
+        said, files, *_ = socket.recv_fds(asked, _LONGEST, 3)
         if not said:
             return
         if not os.fork():
@@ -133,7 +138,9 @@ def _serve(asked: socket.socket) -> None:
             os.close(file)
 
 
-def _mind(command: list[str], environment: dict[str, str], directory: str, log: int, end: int) -> None:
+def _mind(
+    command: list[str], environment: dict[str, str], directory: str, log: int, errors: int, end: int
+) -> None:
     """Fork a program, tell its number, and tell how it ended; only in the fork does this return."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if pid := os.fork():
@@ -143,7 +150,7 @@ def _mind(command: list[str], environment: dict[str, str], directory: str, log: 
             os.write(end, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
         os._exit(0)
     os.dup2(log, 1)
-    os.dup2(log, 2)
+    os.dup2(errors, 2)
     _close_all_but()
     os.chdir(directory)
     os.environ.clear()

@@ -9,6 +9,9 @@ import psutil
 
 from testing.server import until
 
+_SHARED = "dynamic_shared_memory_type = mmap\n"
+"""Files in the cluster's own directory: what empties /dev/shm on a machine would end all connections."""
+
 
 class Postgres:
     """A cluster in a directory.
@@ -27,7 +30,7 @@ class Postgres:
         self._data = data
         self._server.ensure_pgdata_inited()
         with (data / "postgresql.conf").open("a") as file:
-            file.write(settings)
+            file.write(f"{_SHARED}{settings}")
 
     def start(self) -> str:
         """Start it, if it does not run; the URL of its databases, with `{}` for a name."""

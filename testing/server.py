@@ -1,5 +1,6 @@
 """A started service and its callers, as tests use them: over real HTTP, never a test client."""
 
+import fcntl
 import io
 import itertools
 import json
@@ -11,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -87,11 +89,27 @@ def private_key_pem() -> bytes:
     return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
+_PORTS = range(20_000, 32_000)
+"""Below those that systems give to whoever connects without asking for one."""
+
+
 def free_address() -> str:
-    """Return an address of this machine on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    """Return an address of this machine on which nobody listens, and which no other test is given soon.
+
+    All processes of a user's tests take their ports in turn: one that the system chose could be chosen again,
+    by another process, before whoever was given it listens.
+    """
+    with (Path(tempfile.gettempdir()) / f"privest-ports-{os.getuid()}").open("a+") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        turn.seek(0)
+        last = int(turn.read() or _PORTS[0])
+        for port in (*range(last + 1, _PORTS.stop), *_PORTS):
+            with socket.socket() as probe, suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                turn.truncate(0)
+                turn.write(str(port))
+                return f"127.0.0.1:{port}"
+    raise OSError("all ports for tests are taken")
 
 
 def shutdown_grace() -> int:
@@ -115,9 +133,11 @@ class Process(Protocol):
     def kill(self) -> None: ...
 
 
-def spawn(command: Sequence[str], environment: Mapping[str, str], log: BinaryIO) -> Process:
-    """Start a program as everybody does, whose output goes into a file."""
-    return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+def spawn(
+    command: Sequence[str], environment: Mapping[str, str], log: BinaryIO, errors: BinaryIO | None = None
+) -> Process:
+    """Start a program as everybody does, whose output goes into a file, or its errors into another."""
+    return subprocess.Popen(command, env=environment, stdout=log, stderr=errors or log)
 
 
 class Server:

@@ -66,6 +66,15 @@ def _start(shared: Path) -> dict[str, str]:
     return note
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave most of large grids to `make prove`, and begin with what takes long alone."""
+    from testing.grids import thin
+
+    thin(items)
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_collection_finish() -> None:
     """Look for garbage again, but never again in what was imported: it stays. Let servers be forked."""
     gc.freeze()
@@ -80,21 +89,25 @@ def _launch(*given: Any) -> Any:
     return launch(*given)
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop PostgreSQL, in the process that outlives all workers."""
-    factory = getattr(config, "_tmp_path_factory", None)
-    if hasattr(config, "workerinput") or factory is None or factory._basetemp is None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Stop PostgreSQL, in the process that outlives all workers.
+
+    Its place is read before and it is stopped after all else has ended: meanwhile pytest gives up its
+    directory, which other runs then take away.
+    """
+    factory = getattr(session.config, "_tmp_path_factory", None)
+    base = None if hasattr(session.config, "workerinput") else getattr(factory, "_basetemp", None)
+    note = base and base / _NOTE
+    data = Path(json.loads(note.read_text())["data"]) if note and note.exists() else None
+    yield
+    if data is None:
         return
-    note = factory.getbasetemp() / _NOTE
-    if not note.exists():
-        return
-    data = Path(json.loads(note.read_text())["data"])
     if (data / "postmaster.pid").exists():
         from testing.postgres import Postgres
 
         Postgres(data).stop()
     shutil.rmtree(data)
-    note.unlink()
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 SHIPPED = ["core", "service", "client"]
 
 
+@pytest.mark.long
 def test_all_that_is_not_shipped_has_types() -> None:
     folders = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pyright"]["include"]
     assert folders[: len(SHIPPED)] == SHIPPED

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from testing import ROOT
 from testing.pages import PAGES_OF_CALLS
-from testing.server import HANG_GUARD, until
+from testing.server import HANG_GUARD, free_address, until
 
 
 def blocks(page: str = "README.md") -> list[str]:
@@ -25,13 +24,6 @@ def commands(block: str) -> list[str]:
     return [line.split("  #")[0].strip() for line in block.splitlines() if line.split("  #")[0].strip()]
 
 
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 def test_there_are_three_blocks() -> None:
     two_commands, serve, calls = blocks()
     assert commands(two_commands) == ["make demo", "make test"]  # the second is what runs this test
@@ -39,6 +31,7 @@ def test_there_are_three_blocks() -> None:
     assert "frechet-mean" in calls
 
 
+@pytest.mark.long
 def test_demo_tells_the_whole_story() -> None:
     demo = commands(blocks()[0])[0]
     told = subprocess.run(
@@ -49,13 +42,14 @@ def test_demo_tells_the_whole_story() -> None:
         assert part in told.stdout
 
 
-def test_every_call_works_as_shown(tmp_path: Path, free_port: int) -> None:
+def test_every_call_works_as_shown(tmp_path: Path) -> None:
     _, serve, calls = blocks()
     further = [block for page in PAGES_OF_CALLS for block in blocks(page)]  # they go on in the same shell
     environment = os.environ | {"PRIVEST_DATA_DIR": str(tmp_path / "data"), "PRIVEST_WORKERS": "1"}
+    address = free_address()
     with (tmp_path / "log").open("w") as log:
         service = subprocess.Popen(
-            ["bash", "-c", f"exec env {commands(serve)[0]} PORT={free_port}"],
+            ["bash", "-c", f"exec env {commands(serve)[0]} PORT={address.rpartition(':')[2]}"],
             cwd=ROOT,
             env=environment,
             stdout=log,
@@ -63,13 +57,12 @@ def test_every_call_works_as_shown(tmp_path: Path, free_port: int) -> None:
             start_new_session=True,
         )
     try:
-        address = f"http://127.0.0.1:{free_port}"
-        await_ready(f"{address}/readyz", tmp_path / "log")
+        await_ready(f"http://{address}/readyz", tmp_path / "log")
         # Before the owner changes its key and deletes its rows.
         calls, last = calls.split("# the owner reads the bill")
         path = f'PATH="{ROOT / ".venv" / "bin"}:$PATH"'
         script = "\n".join(["set -eu", path, calls, *further, "#" + last])
-        script = script.replace("http://127.0.0.1:8000", address)
+        script = script.replace("127.0.0.1:8000", address)
         # A plain POSIX shell: what runs in it runs in bash and zsh. Each answer that fails ends a pipe empty.
         done = subprocess.run(
             ["sh", "-c", script],

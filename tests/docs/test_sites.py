@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from testing import ROOT
 from testing.pages import shell as printed
@@ -80,6 +81,7 @@ def test_the_page_leads_from_nothing_to_a_joint_estimate(tmp_path: Path) -> None
             assert books_balance(server)
 
 
+@pytest.mark.long
 def test_the_demo_tells_the_whole_story() -> None:
     wide = os.environ | {"COLUMNS": "120"}  # else its tables break lines
     told = subprocess.run(

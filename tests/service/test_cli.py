@@ -24,8 +24,8 @@ from privest_client.cli import main as run_client
 from privest_service import cli
 from privest_service.cli import main
 from testing import ROOT
-
-PRIVEST = str(Path(sys.executable).with_name("privest"))
+from testing.commands import PRIVEST
+from testing.commands import run as run_command
 
 
 @pytest.mark.parametrize(("run", "package"), [(main, "privest"), (run_client, "privest-client")])
@@ -79,14 +79,7 @@ def test_a_port_in_use_is_told_before_anything_is_begun(tmp_path: Path) -> None:
     environment = os.environ | {"PRIVEST_ADMIN_KEY": "x" * 16, "PRIVEST_DATA_DIR": str(tmp_path / "data")}
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        done = subprocess.run(
-            [PRIVEST, "serve", "--port", port],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = run_command([PRIVEST, "serve", "--port", port], environment)
     assert done.returncode == 2
     assert (
         done.stderr

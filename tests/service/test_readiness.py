@@ -112,9 +112,10 @@ def postgres_of_its_own() -> Iterator[tuple[str, Path]]:
     try:
         yield get_server(folder, cleanup_mode=None).get_uri(), folder
     finally:
-        for process in processes_of(folder):
-            process.kill()
-        shutil.rmtree(folder)
+        with suppress(psutil.NoSuchProcess):  # it has ended
+            for process in processes_of(folder):
+                process.kill()
+        shutil.rmtree(folder, ignore_errors=True)  # the last of them may still write
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
@@ -136,6 +137,7 @@ def test_a_postgresql_that_takes_no_writes_hangs_or_is_gone(tmp_path: Path) -> N
                     administrator.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
                     administrator.execute("SELECT pg_reload_conf()")
                 becomes(server.url, fault)
+            processes_of(folder)[0].suspend()  # before the others are listed, as it starts them
             for process in processes_of(folder):
                 with suppress(psutil.NoSuchProcess):  # one that served a connection, which ended
                     process.suspend()

@@ -344,6 +344,7 @@ def test_a_certificate_covers_the_run_and_is_tight(run, slack):
     assert least * (1 - 1e-4) <= mu <= 1.03 * least
 
 
+@pytest.mark.sparse
 @each_run
 def test_a_certificate_covers_simulated_losses(run, slack):
     """No grid at all: losses of the worst pair are drawn, and δ(ε) = E(1 − e^(ε−L))₊ is their mean."""
@@ -462,6 +463,7 @@ def test_rounding_stays_far_within_its_allowance(monkeypatch, rate, noise, steps
     assert error <= allowed / 10, error / allowed
 
 
+@pytest.mark.sparse
 @pytest.mark.parametrize("scheme", ["poisson", "fixed"])
 @pytest.mark.parametrize(
     ("rate", "steps"), [(1e-4, 300_000), (0.01, 1000), (0.0256, 500), (0.5, 1), (1.0, 30), (1e-5, 20)]

@@ -33,6 +33,7 @@ WHAT_IS_FOCUSED = """() => {
     };
 }"""
 
+OPENED = "all => all.forEach(each => { each.open = true; })"
 
 on_both = pytest.mark.parametrize(("scheme", "viewport"), [("light", "desktop"), ("dark", "phone")])
 
@@ -49,8 +50,7 @@ def test_nothing_keeps_people_out_of_any_page(
     visitor.sign_in(anna.owner.key)
     for path, status in [*all_pages(anna), ("/report", 200)]:
         assert visitor.open(f"/dashboard{path}").status == status
-        for term in visitor.page.locator("details.help").all():
-            term.evaluate("each => { each.open = true; }")
+        visitor.page.locator("details.help").evaluate_all(OPENED)
         visitor.check_accessibility()
         _fits(visitor.page)
 
@@ -71,8 +71,7 @@ def test_nor_of_an_analysts(anna: Hospital, visit: Visit, scheme: str, viewport:
     visitor.enter(anna.analysts[0].key)
     for path in analyst_pages(anna):
         assert visitor.open(f"/dashboard{path}").status == 200
-        for term in visitor.page.locator("details").all():
-            term.evaluate("each => { each.open = true; }")
+        visitor.page.locator("details").evaluate_all(OPENED)
         visitor.check_accessibility()
         _fits(visitor.page)
 

@@ -150,7 +150,7 @@ def test_every_form_is_among_those_that_are_tried_below() -> None:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_form_counts_only_with_the_token_of_its_own_session(target: _Target, name: str) -> None:
+def test_a_form_counts_only_in_a_session_and_with_its_own_token(target: _Target, name: str) -> None:
     form, server = FORMS[name], target.owner.server
     desk, other = _desk(target, form), _desk(target, form)
     token, before = desk.token, everything(server)
@@ -164,7 +164,11 @@ def test_a_form_counts_only_with_the_token_of_its_own_session(target: _Target, n
     }
     for told, how in tries.items():
         assert target.send(desk, form, **how).status_code == 403, told
-        assert everything(server) == before, told
+    other.forget()
+    answer = target.send(other, form, token=token)  # without a session, which leads to the sign-in
+    assert answer.status_code == 303
+    assert urlsplit(answer.headers["location"]).path == "/dashboard/sign-in"
+    assert everything(server) == before
     # It is the token alone that was missing:
     assert target.send(desk, form, token=token).status_code in (200, 303)
     assert everything(server) != before
@@ -176,18 +180,6 @@ def _under_way(server: Server) -> list[object]:
     questions = select(Job.id).where(Job.state.in_(("reserved", "claimed")))
     with books(server) as database, database.read() as session:
         return [*session.scalars(questions), *session.scalars(select(Delivery.id))]
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_without_a_session_a_form_leads_to_the_sign_in(target: _Target, name: str) -> None:
-    form, server = FORMS[name], target.owner.server
-    desk = _desk(target, form)
-    token, before = desk.token, everything(server)
-    desk.forget()
-    answer = target.send(desk, form, token=token)
-    assert answer.status_code == 303
-    assert urlsplit(answer.headers["location"]).path == "/dashboard/sign-in"
-    assert everything(server) == before
 
 
 PAGES_FOR = {

@@ -1,7 +1,6 @@
 """Migrations: the tree and the models agree, and any number of processes may start at once."""
 
-import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -36,10 +35,15 @@ from privest_service.security.keys import SCOPES, as_text
 from privest_service.security.models import ApiKey, Owner, SignIn
 from privest_service.security.service import issue_key
 from testing.books import Books
+from testing.processes import clean, forked_with
 from testing.server import HANG_GUARD, SIGNER
 from testing.world import World
 
-_spawn = multiprocessing.get_context("spawn")
+
+@pytest.fixture(scope="module")
+def _preloaded() -> Iterator[None]:
+    with forked_with(__name__):
+        yield
 
 
 @pytest.fixture
@@ -292,6 +296,7 @@ def _migrate(url: str, start: Any, results: Any) -> None:
     database.close()
 
 
+@pytest.mark.usefixtures("_preloaded")
 @pytest.mark.parametrize(
     ("backend", "made_by"), [("sqlite", "base"), ("postgresql", "base"), ("postgresql", "0003")]
 )
@@ -299,8 +304,8 @@ def test_processes_that_start_together_migrate_once(empty: str, made_by: str) ->
     database = Database(empty)
     command.upgrade(config(database), made_by)
     database.close()
-    start, results = _spawn.Barrier(3), _spawn.Queue()
-    processes = [_spawn.Process(target=_migrate, args=(empty, start, results)) for _ in range(3)]
+    start, results = clean.Barrier(3), clean.Queue()
+    processes = [clean.Process(target=_migrate, args=(empty, start, results)) for _ in range(3)]
     for process in processes:
         process.start()
     assert [results.get(timeout=HANG_GUARD) for _ in processes] == ["done"] * 3

@@ -100,8 +100,10 @@ def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Pat
         large = npy(np.tile(spd(60), (500, 1, 1)))
         inline = body_of("", 0.1) | {"dataset": {"inline": {"schema": SPD3, "rows": spd(60).tolist()}}}
         running = owner.estimate(slow, steps=50, wait=0).json()["id"]
-        worker_on(server, owner, slow)
+        worker = worker_on(server, owner, slow)
+        worker.suspend()  # it comes to its end while there is no room, and not before
         with filled(disk):
+            worker.resume()
             for answer in (
                 owner.upload(large, SPD3),
                 owner.upload(npy(spd(60, seed=1)), SPD3),
@@ -148,15 +150,19 @@ def test_a_file_that_another_process_keeps_locked_is_given_up_in_time(database_u
             return error.detail
         return None
 
-    begun = time.monotonic()
-    assert told(0)
-    alone = time.monotonic() - begun
-    with ThreadPoolExecutor(20) as pool:
-        assert all(pool.map(told, range(20)))
-        with database.read() as session:
-            assert session.scalar(text("SELECT count(*) FROM sessions")) == 0
-    together = time.monotonic() - begun - alone
-    assert together < 10 * alone  # in turn they would wait for twenty times as long
+    ratios = list[float]()
+    for _ in range(3):  # a busy machine may hold up one of them
+        begun = time.monotonic()
+        assert told(0)
+        alone = time.monotonic() - begun
+        with ThreadPoolExecutor(20) as pool:
+            assert all(pool.map(told, range(20)))
+            with database.read() as session:
+                assert session.scalar(text("SELECT count(*) FROM sessions")) == 0
+        ratios.append((time.monotonic() - begun) / alone - 1)
+        if ratios[-1] < 10:
+            break
+    assert min(ratios) < 10  # in turn they would wait for twenty times as long
     other.execute("ROLLBACK")
     assert told(0) is None
     database.close()

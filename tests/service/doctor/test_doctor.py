@@ -342,7 +342,7 @@ def test_the_command_prints_a_report_and_its_status_says_whether_anything_is_to_
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     done = run()
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert done.stdout.endswith(" 0 to mend\n")
     settings(worker_memory=1)
     done = run()

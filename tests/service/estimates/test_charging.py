@@ -27,6 +27,8 @@ from privest_service.security.principals import Principal
 from testing.server import SIGNER
 from testing.world import COST, KIND, TARGET, World, never
 
+pytestmark = pytest.mark.either
+
 
 def _submissions(database: Database) -> Submissions:
     return Submissions(database, Planner(never), lambda: None, b"", 10_000)

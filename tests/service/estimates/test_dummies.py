@@ -21,6 +21,8 @@ from privest_service.jobs.models import Job
 from privest_service.ledger.models import Account
 from testing.server import SPD3, Caller, Server, books_balance, csv_of, npy, problem, spd, until
 
+pytestmark = pytest.mark.either
+
 LABELLED: dict[str, Any] = {
     "kind": "labelled",
     "features": ["age", "sex"],

@@ -35,6 +35,8 @@ from privest_service.problems import BudgetExceeded
 from testing.books import Books, held
 from testing.server import HANG_GUARD, Caller, Server, books_balance, problem, slow_rows, until
 
+pytestmark = pytest.mark.either
+
 PRIVACY = {"epsilon": 1.0, "delta": 1e-6}
 VECTORS = {"kind": "vectors", "dim": 5}
 TRUTH = np.linalg.qr(np.random.default_rng(0).standard_normal((5, 2)))[0]

@@ -14,6 +14,8 @@ from privest_service.estimates.plans import can_run
 from privest_service.jobs.models import Job
 from testing.world import World
 
+pytestmark = pytest.mark.either
+
 
 def unknown_field(plan: Any) -> None:
     plan["tempering"] = 0.5

@@ -23,6 +23,8 @@ from privest_service.estimates.service import Submissions
 from privest_service.security.principals import Credential, Principal
 from testing.server import HANG_GUARD, SPD3, Server, body_of, csv_of, npy, problem, spd
 
+pytestmark = pytest.mark.either
+
 MU_SQUARED = 10**12
 
 

@@ -25,6 +25,8 @@ from privest_service.problems import BudgetExceeded, NotRequested, Problem
 from testing.server import HANG_GUARD, SIGNER, Caller, Server, books_balance, problem, until
 from testing.world import COST, World, claimed
 
+pytestmark = pytest.mark.either
+
 TERMS = {"approval": "required", "purpose": "the yearly report"}
 
 

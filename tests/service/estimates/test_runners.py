@@ -4,7 +4,6 @@ import io
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -48,7 +47,18 @@ from privest_service.estimates.tasks import OpenRows, plan_job, run_job
 from privest_service.jobs.models import Job, Transition
 from testing import ROOT, remote_jobs
 from testing.dask_cluster import Cluster
-from testing.server import HANG_GUARD, SIGNER, SPD3, Caller, Server, books_balance, slow_rows, spd, until
+from testing.server import (
+    HANG_GUARD,
+    SIGNER,
+    SPD3,
+    Caller,
+    Server,
+    books_balance,
+    free_address,
+    slow_rows,
+    spd,
+    until,
+)
 from testing.world import World, claimed
 
 ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
@@ -58,9 +68,7 @@ on_one_database = pytest.mark.parametrize("backend", ["sqlite"])
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return int(free_address().rpartition(":")[2])
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import csv
 import hashlib
 import io
 import json
+import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -50,6 +50,7 @@ from privest_service.ledger.units import Charge, Limits
 from privest_service.signing import Signer
 from testing import penguin_files
 from testing.books import Books
+from testing.commands import PRIVEST, run
 from testing.server import SIGNER, SPD3, Caller, Server, npy, private_key_pem, problem, spd
 
 Rows = list[dict[str, Any]]
@@ -86,7 +87,9 @@ def faults(rows: Rows, key: str, *kept: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])
-def test_an_export_is_verified_offline(exported: Any, tmp_path: Path) -> None:
+def test_an_export_is_verified_offline(
+    exported: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, dataset, key, rows, kept = exported
     kinds = [row["type"] for row in rows]
     assert (kinds.count("account"), kinds.count("entry"), kinds.count("receipt")) == (3, 13, 5)
@@ -96,22 +99,22 @@ def test_an_export_is_verified_offline(exported: Any, tmp_path: Path) -> None:
     assert scopes == {"owner": [], "dataset": [dataset], "analyst": [dataset]}
     (tmp_path / "ledger.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     (tmp_path / "heads.json").write_text(json.dumps(kept))
-    command = [sys.executable, "-m", "privest_service", "verify-ledger", "--export", "ledger.jsonl"]
+    command = [PRIVEST, "verify-ledger", "--export", "ledger.jsonl"]
     bare = {"PATH": "/usr/bin:/bin"}  # no settings of any service
+    monkeypatch.chdir(tmp_path)
 
-    def run(*more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *more], cwd=tmp_path, env=bare, capture_output=True, text=True, check=False
-        )
+    def verified(*more: str) -> subprocess.CompletedProcess[str]:
+        return run([*command, *more], bare)
 
-    found = run("--key", key, "--heads", "heads.json")
+    found = verified("--key", key, "--heads", "heads.json")
     assert (found.returncode, found.stdout) == (
         0,
         f"3 accounts, 13 entries, {kinds.count('act')} acts, 5 receipts: 0 faults\n",
     )
-    assert "with --key" in run().stderr
-    assert run("--key", SIGNER.public_key).returncode == 1
-    assert "signed with a key that was not given" in run("--key", SIGNER.public_key).stdout
+    assert "with --key" in verified().stderr
+    found = verified("--key", SIGNER.public_key)
+    assert found.returncode == 1
+    assert "signed with a key that was not given" in found.stdout
 
 
 @pytest.mark.parametrize(
@@ -126,12 +129,14 @@ def test_an_export_is_verified_offline(exported: Any, tmp_path: Path) -> None:
     ],
     ids=["gone", "torn", "heads"],
 )
-def test_files_that_are_none_are_named(tmp_path: Path, more: list[str], said: str) -> None:
+def test_files_that_are_none_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str], said: str
+) -> None:
     whole = '{"type":"mechanism","digest":"","content":""}\n'
     (tmp_path / "torn.jsonl").write_text(whole + whole[:20])
     (tmp_path / "empty.jsonl").write_text("")
-    command = [sys.executable, "-m", "privest_service", "verify-ledger", *more]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    monkeypatch.chdir(tmp_path)
+    found = run([PRIVEST, "verify-ledger", *more], os.environ)
     assert found.returncode == 2
     assert said in found.stderr
     assert "Traceback" not in found.stderr

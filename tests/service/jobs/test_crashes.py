@@ -1,15 +1,12 @@
 """Processes killed at every step: what they leave is whole, charged once, and comes to an end."""
 
-import multiprocessing
 import os
 import random
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from typing import Any
@@ -23,22 +20,17 @@ from privest_service.ledger.models import Entry
 from privest_service.ledger.units import Charge, Limits
 from privest_service.problems import BudgetExceeded
 from testing.books import Books
+from testing.processes import clean, forked_with
 from testing.server import HANG_GUARD, SIGNER
 from testing.world import World, claimed
-
-_clean = multiprocessing.get_context("forkserver")
-"""Starts processes from one that has loaded the service and has no threads or connections."""
 
 _KEY = "the key"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _preloaded() -> None:
-    """Before Python 3.14 the server itself finds modules by the environment alone."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        _clean.set_forkserver_preload([__name__])
-        forkserver.ensure_running()
+def _preloaded() -> Iterator[None]:
+    with forked_with(__name__):
+        yield
 
 
 def _url(database: Database) -> str:
@@ -108,8 +100,8 @@ def _breed(url: str, world: World, orders: Connection) -> None:
 @pytest.fixture
 def killed_at(database: Database) -> Iterator[Callable[[World, str, int], bool]]:
     """Has one life of a request killed at a step; false if it ended before."""
-    ours, theirs = _clean.Pipe()
-    process = _clean.Process(target=_breed, args=(_url(database), World.make(database), theirs))
+    ours, theirs = clean.Pipe()
+    process = clean.Process(target=_breed, args=(_url(database), World.make(database), theirs))
     process.start()
     theirs.close()
     ours.recv()
@@ -126,6 +118,7 @@ def killed_at(database: Database) -> Iterator[Callable[[World, str, int], bool]]
     assert process.exitcode == 0
 
 
+@pytest.mark.either
 @pytest.mark.parametrize("end", ["committed", "failed", "voided", "approved", "denied"])
 def test_a_kill_at_any_step_leaves_all_or_nothing_and_nothing_stranded(
     database: Database, killed_at: Callable[[World, str, int], bool], end: str
@@ -234,10 +227,10 @@ class _Storm:
                     until = self.random.randint(1, apart)
 
     def _begin(self, name: str) -> None:
-        hears, tells = _clean.Pipe(duplex=False)
+        hears, tells = clean.Pipe(duplex=False)
         books = (self.books.owner, self.books.dataset)
         given = (_url(self.books.database), books, self.accounts, name, self.next[name], self.charges, tells)
-        process = _clean.Process(target=_work, args=given)
+        process = clean.Process(target=_work, args=given)
         process.start()
         tells.close()
         self.running[hears] = name, process

@@ -1,9 +1,8 @@
 """Many at once: a budget that admits k charges admits exactly k, from 16 threads in each of 2 processes."""
 
-import multiprocessing
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,6 +18,7 @@ from privest_service.ledger.units import Charge, Limits
 from privest_service.limits import WAITS
 from privest_service.problems import BudgetExceeded, DatabaseUnavailable
 from testing.books import Books
+from testing.processes import clean, forked_with
 from testing.server import HANG_GUARD, SIGNER, Server, books_balance, until
 
 PROCESSES, THREADS, ATTEMPTS = 2, 16, 15
@@ -27,7 +27,11 @@ CHARGE = Charge(7, 3, 1000, 2)
 WAITING = WAITS.each  # beyond that nobody is waited for
 LIMITS = Limits("gdp", 1, 1, ADMITTED * CHARGE.mu_squared + CHARGE.mu_squared - 1, 10**6)
 
-_spawn = multiprocessing.get_context("spawn")
+
+@pytest.fixture(scope="module", autouse=True)
+def _preloaded() -> Iterator[None]:
+    with forked_with(__name__):
+        yield
 
 
 # The mutant: reads, decides, and writes what it decided.
@@ -109,10 +113,10 @@ def _contend_once(url: str, owner: str, dataset: str, account: int, start: Any, 
 
 
 def _run(target: Callable[..., None], books: Books, account: int, parties: int) -> list[Any]:
-    start, results = _spawn.Barrier(parties), _spawn.Queue()
+    start, results = clean.Barrier(parties), clean.Queue()
     url = books.database.engine.url.render_as_string(hide_password=False)
     given = (url, books.owner, books.dataset, account, start, results)
-    processes = [_spawn.Process(target=target, args=given) for _ in range(PROCESSES)]
+    processes = [clean.Process(target=target, args=given) for _ in range(PROCESSES)]
     for process in processes:
         process.start()
     found = [results.get(timeout=HANG_GUARD) for _ in processes]

@@ -1,8 +1,7 @@
 """What owners and analysts see of each other, and of changes; who may call what is in `audit.access`."""
 
 import json
-import subprocess
-import sys
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +32,7 @@ from privest_service.owners.service import create_owner
 from privest_service.problems import NotFound
 from privest_service.security.principals import Principal
 from privest_service.security.service import create_analyst
+from testing.commands import PRIVEST, run
 from testing.server import (
     HANG_GUARD,
     SPD3,
@@ -130,12 +130,7 @@ def test_an_analyst_s_receipt_commits_to_the_entries_and_tells_nothing_of_them(
         (tmp_path / f"{name}.json").write_text(held.model_dump_json())
         arguments = ["--export", str(tmp_path / "ledger.jsonl"), "--key", receipt.public_key]
         arguments += ["--receipt", str(tmp_path / f"{name}.json")]
-        done = subprocess.run(
-            [sys.executable, "-m", "privest_service", "verify-ledger", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run([PRIVEST, "verify-ledger", *arguments], os.environ)
         assert (done.returncode, says in done.stdout) == (status, True), done.stdout
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from privest_service.cli import main
 from testing import ROOT
+from testing.commands import PRIVEST, run
 from testing.faulty_service import FAULTS, SECRET
 from testing.server import ADMIN_KEY, HANG_GUARD, PLAIN, Server, until
 
@@ -78,8 +78,7 @@ def test_no_fault_quotes_what_it_is_about(start_server: Callable[..., Server]) -
 def test_a_service_that_cannot_start_says_where_and_fails(tmp_path: Path) -> None:
     (tmp_path / "rows").touch()
     environment = os.environ | {"PRIVEST_ADMIN_KEY": ADMIN_KEY, "PRIVEST_DATA_DIR": str(tmp_path)}
-    command = [Path(sys.executable).with_name("privest"), "serve", "--port", "0"]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    ended = run([PRIVEST, "serve", "--port", "0"], environment)
     assert ended.returncode not in (0, 2)  # 2 is for what the settings can mend
     [told] = [line for line in map(json.loads, ended.stderr.splitlines()) if "error" in line]
     assert (told["error"], told["code"]) == ("FileExistsError", "EEXIST")

@@ -40,6 +40,7 @@ def laws():
     yield "crowds", rng.standard_normal((4_000, 5)) + np.where(rng.random((4_000, 1)) < 0.1, 12.0, 0.0)
 
 
+@pytest.mark.sparse
 @pytest.mark.parametrize("rows", [pytest.param(rows, id=name) for name, rows in laws()])
 @pytest.mark.parametrize("wide", [1.0, 30.0])
 def test_the_stated_region_holds_the_mean(rows, wide):

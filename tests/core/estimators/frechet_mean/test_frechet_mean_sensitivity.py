@@ -69,6 +69,7 @@ def worst_move(space, clip, loss=SquaredDistance):
     return worst / (grid.sensitivity(statistic.diameter(clip), clip, statistic.size, 0.0) / clip)
 
 
+@pytest.mark.sparse
 @spaces
 @pytest.mark.parametrize("clip", CLIPS)
 def test_no_pair_moves_the_sum_by_more_than_the_sensitivity(space, clip):
@@ -78,7 +79,7 @@ def test_no_pair_moves_the_sum_by_more_than_the_sensitivity(space, clip):
 def test_the_search_is_sharp():
     """The search comes within a percent of the bound, so a clip 2 % too wide would be seen."""
     for space in SPACES:
-        assert worst_move(space, 0.01) > 0.99
+        assert 0.99 < worst_move(space, 0.01) <= 1.0
 
 
 def eigenvector(space):
@@ -258,6 +259,7 @@ def chunks_of_vectors():
     yield "subnormal", ones * 1e-310
 
 
+@pytest.mark.sparse
 @pytest.mark.parametrize(
     ("name", "vectors"), list(chunks_of_vectors()), ids=lambda v: v if isinstance(v, str) else ""
 )

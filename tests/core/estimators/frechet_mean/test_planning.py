@@ -171,6 +171,7 @@ def test_batches_are_refused_without_delta(solver):
         frechet_mean.plan(FrechetMeanSpec(diagnostics=False, solver=solver), SPHERE, PrivacyTarget(1.0, 0.0))
 
 
+@pytest.mark.sparse
 @pytest.mark.parametrize("solver", ["rsgd", "rsvrg"])
 @pytest.mark.parametrize("rate", [1e-12, 1.0])
 def test_no_rate_makes_planning_long(solver, rate):

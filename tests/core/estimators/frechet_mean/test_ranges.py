@@ -36,6 +36,7 @@ def laws():
     yield "skewed", np.exp(rng.standard_normal((N, DIM)))
 
 
+@pytest.mark.sparse
 @pytest.mark.parametrize("rows", [pytest.param(rows, id=name) for name, rows in laws()])
 @pytest.mark.parametrize(("epsilon", "most"), [(0.1, 2.2), (1.0, 1.8)])
 @pytest.mark.parametrize("wide", [0.01, 1.0, 100.0, 1000.0, None])

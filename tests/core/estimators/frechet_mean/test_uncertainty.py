@@ -60,6 +60,7 @@ def tables_that_tell_nothing():
     yield "half beyond the ball", np.where(rng.random((3_000, 1)) < 0.5, 4.0, 0.0) * edge, NOT_FOUND
 
 
+@pytest.mark.sparse
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize(
     ("rows", "useless"), [pytest.param(*rest, id=name) for name, *rest in tables_that_tell_nothing()]
@@ -122,6 +123,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.sparse
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
 @pytest.mark.parametrize("case", [pytest.param(rest, id=name) for name, *rest in laws()])
 @pytest.mark.parametrize("name", OTHERS)
@@ -172,6 +174,7 @@ def test_the_region_of_owners_with_local_steps_holds_the_mean():
         assert covered(found, exact(space, rows), space) >= 12
 
 
+@pytest.mark.sparse
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
 @pytest.mark.parametrize("case", [pytest.param(rest, id=name) for name, *rest in laws()])
 @pytest.mark.parametrize("name", ["found", "a wide clip", "a tight clip"])

@@ -58,6 +58,7 @@ def test_the_mean_is_found_from_the_edge_of_the_ball(manifold, options):
     assert space.dist(answer(plan, rows), mean) < 0.06
 
 
+@pytest.mark.sparse
 @each_option
 @pytest.mark.parametrize(
     ("manifold", "epsilon"), [(MANIFOLDS[0], 1.0), (MANIFOLDS[1], 1.0), (MANIFOLDS[1], 30.0)]

@@ -291,6 +291,7 @@ def planned(solver=None, n=5000, epsilon=1.0, delta=1e-6, **options):
     return logistic_regression.plan(LogisticSpec(solver=solver, **options), shape_of(n), target)
 
 
+@pytest.mark.sparse
 @noises
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("batch", [None, 200])
@@ -361,6 +362,7 @@ def test_choices_out_of_range_are_refused_in_words(options, said):
         planned(**options)
 
 
+@pytest.mark.sparse
 # Batches are composed on a grid that grows with ε: at 1e4 one plan takes up to a minute.
 @pytest.mark.parametrize(
     ("batch", "epsilon"),

@@ -133,6 +133,7 @@ def spread_is(found, stated, kurtosis=3.0):
     return low <= worth * float(np.mean(np.square(found))) / stated**2 <= high
 
 
+@pytest.mark.sparse
 @metrics
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("kind", [{}, {"separation": 6.0}, {"imbalance": -2.0}], ids=str)

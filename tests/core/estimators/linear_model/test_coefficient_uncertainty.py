@@ -279,6 +279,7 @@ def _parted():
     return "parted", np.column_stack([x, x[:, 0] > 0])
 
 
+@pytest.mark.sparse
 @pytest.mark.parametrize("options", SOLVERS, ids=str)
 @pytest.mark.parametrize("place", range(5))
 def test_no_solver_is_silent_where_nothing_can_be_learned(options, place):

@@ -38,6 +38,7 @@ def test_no_pair_moves_the_gradient_by_more_than_its_diameter(feature_map, count
         )
 
 
+@pytest.mark.sparse
 @designs
 @classes
 @sizes

@@ -82,6 +82,7 @@ def test_both_ways_spend_the_same_releases():
     assert sum(r.count for r in plan.releases if r.statistic == "distances") == 1
 
 
+@pytest.mark.sparse
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 @pytest.mark.parametrize("rank", [1, 2, 4])
 def test_plain_pca_lies_within_its_radius_and_loses_little_beside_the_squared_loss(rank, epsilon):
@@ -161,6 +162,7 @@ BAD = {
 }
 
 
+@pytest.mark.sparse
 @pytest.mark.parametrize("options", [{}, {"loss": "squared"}, {"loss": "absolute"}, {"loss": "bounded"}])
 @pytest.mark.parametrize("name", BAD)
 def test_where_nothing_can_be_learned_the_region_is_wide_and_warned_of(name, options):
