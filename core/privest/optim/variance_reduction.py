@@ -1,5 +1,6 @@
 """Variance-reduced stochastic gradients (DP-RSVRG), with and without restarts."""
 
+from collections.abc import Callable
 from typing import Literal
 
 from privest.arrays import Array
@@ -14,6 +15,7 @@ def variance_reduced(
     ball: Ball,
     gate: Oracle,
     *,
+    asked: Callable[[Array], object] = lambda at: at,
     start: Array,
     step_size: float,
     epochs: int,
@@ -30,6 +32,7 @@ def variance_reduced(
     Args:
         ball: where the iterates stay.
         gate: releases gradients at a point, and the statistic `change` at (point, anchor).
+        asked: what the gate is asked for the negative gradient at a point; by default the point itself.
         start: (*shape) first iterate.
         step_size: η.
         epochs: S, of one run.
@@ -48,12 +51,12 @@ def variance_reduced(
         iterates = 0
         walk, kept = Walk(ball, start), start
         for _ in range(epochs):
-            anchor = walk.point
+            anchor = asked(walk.point)
             full = gate.mean(anchor)
             for inner in range(frequency):
                 if inner and full_noise == "step":
                     full = gate.mean(anchor)
-                change = gate.mean((walk.point, anchor), "change")
+                change = gate.mean((asked(walk.point), anchor), "change")
                 walk.step(step_size * (full + change))
                 kept = walk.point if iterates == chosen else kept
                 iterates += 1

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.frechet_mean.variance_reduction import FullNoise
+from privest.optim.variance_reduction import FullNoise
 
 MOST_STEPS = 1_000_000
 """Most steps of a run on random batches; a run on full gradients may have a thousandth of it."""
