@@ -1,6 +1,5 @@
 """Plans of DP-RSVRG: its loops, the split of the budget between full gradients and changes, and the error."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
 
@@ -25,7 +24,8 @@ class LoopBounds:
         budget: what the run may spend, by batches too.
         gradient: the statistic of gradients.
         change: the statistic of changes of gradients.
-        typical: eigenvalue of the Hessian that is taken for granted near the minimiser.
+        curvatures: eigenvalues that the Hessian may have near the minimiser, of which the worst counts.
+        reach: distance beyond which the mean gradient hardly grows; see `LoopProblem`.
     """
 
     n: int
@@ -36,22 +36,25 @@ class LoopBounds:
     budget: PrivacyBudget
     gradient: AnyStatistic
     change: AnyStatistic
-    typical: float = 1.0
+    curvatures: tuple[float, ...] = (1.0,)
+    reach: float | None = None
 
     def variance_of(self, release: Release) -> float:
-        """Total variance of the noise on a released mean, in units in which the typical Hessian is 1."""
-        return self.dim * release.variance / release.divisor**2 / self.typical**2
+        """Total variance of the noise on a released mean."""
+        return self.dim * release.variance / release.divisor**2
 
     def problem(self, rate: float) -> LoopProblem:
-        """The facts by which loops are chosen, in units in which the typical Hessian is 1."""
+        """The facts by which loops are chosen."""
         mu = self.budget.whole
         return LoopProblem(
             self.distance,
-            self.clip / self.typical,
-            self.hessian / self.typical,
+            self.clip,
+            self.hessian,
             self.dim * (2 / (mu * self.n)) ** 2,
             mu**2,
             rate,
+            self.curvatures,
+            self.reach,
         )
 
 
@@ -90,11 +93,10 @@ def plan_loops(
     Raises:
         ValueError: an option out of range, or the run cannot be certified.
     """
-    budget, usual = bounds.budget, bounds.typical
+    budget = bounds.budget
     rate = budget.rate(rate, scheme)
     problem = bounds.problem(rate)
-    length = None if step_size is None else step_size * usual
-    loops, clip, length = _chosen(problem, asked, usual, length)
+    loops, clip, step_size = _chosen(problem, asked, step_size)
     fulls = loops.full_gradients
 
     def split(alpha: float) -> tuple[NoisySum, SubsampledSum]:
@@ -110,40 +112,29 @@ def plan_loops(
     splits = [split(alpha) for alpha in (middle, middle**0.7, middle**1.4)]
     best = min(splits, key=lambda pair: sum(map(bounds.variance_of, pair)))
     full, change = map(bounds.variance_of, best)
-    predictions = (
-        (_error(problem, loops, clip / usual, each, full, change), each) for each in _lengths(problem, length)
-    )
-    (error, noise), length = min(predictions)
-    return LoopsPlan(best, loops, length / usual, sqrt(error), sqrt(noise))
-
-
-def _lengths(problem: LoopProblem, given: float | None) -> Iterator[float]:
-    """Lengths of steps that are considered, or the one that is given."""
-    if given is None:
-        yield from (10.0 ** (-k / 10) / problem.hessian for k in range(41))
-    else:
-        yield given
+    lengths = (10.0 ** (-k / 10) / bounds.hessian for k in range(41)) if step_size is None else (step_size,)
+    predictions = ((_error(problem, loops, clip, each, full, change), each) for each in lengths)
+    (error, noise), step = min(predictions)
+    return LoopsPlan(best, loops, step, sqrt(error), sqrt(noise))
 
 
 def _chosen(
-    problem: LoopProblem, asked: AskedLoops, usual: float, length: float | None
+    problem: LoopProblem, asked: AskedLoops, step_size: float | None
 ) -> tuple[Epochs, float, float | None]:
     """S and m, C₁ and η: what is given, and of one run with full gradients once an epoch the best of others.
 
     Runs that begin anew, or have fresh noise on every step, take S = 5, m = 10 and C₁ = C₀ unless told
-    otherwise. η is in units in which the typical Hessian is 1, C₁ is as it was asked for.
+    otherwise.
 
     Raises:
         ValueError: an option out of range.
     """
     loops = asked.asked
     if asked.is_whole or asked.full_noise == "step" or loops.restarts > 1:
-        return loops, asked.clip or problem.clip * usual, length
-    given = None if asked.clip is None else asked.clip / usual
-    loops, clip, length = best_loops(
-        problem, epochs=asked.epochs, frequency=asked.frequency, clip=given, step_size=length
+        return loops, asked.clip or problem.clip, step_size
+    return best_loops(
+        problem, epochs=asked.epochs, frequency=asked.frequency, clip=asked.clip, step_size=step_size
     )
-    return loops, clip * usual, length
 
 
 def _error(

@@ -6,9 +6,9 @@ import pytest
 from privest import manifolds
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
-from privest.optim.variance_reduction import variance_reduced
 from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
+from privest.optim.variance_reduction import variance_reduced
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
