@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
 from privest.arrays import Array
-from privest.optim.variance_reduction import FullNoise
+
+FullNoise = Literal["epoch", "step"]
+"""Whether an anchor's full gradient is released each epoch, or at every inner step (Utpala et al. 2023)."""
 
 MOST_STEPS = 1_000_000
 """Most steps of a run on random batches; a run on full gradients may have a thousandth of it."""

@@ -1,7 +1,7 @@
 """The private Fréchet mean: the point of a manifold with the least mean squared distance to the records."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -315,7 +315,7 @@ def _descended(planned: FrechetMeanPlan, gate: Oracle, ball: Ball, start: Array,
         )
     if planned.epochs is None:
         return gradient_descent(ball, gate, start=start, step_size=planned.step_size, steps=steps)
-    return variance_reduced(ball, gate, start=start, step_size=planned.step_size, **asdict(planned.epochs))
+    return variance_reduced(ball, gate, start=start, step_size=planned.step_size, loops=planned.epochs)
 
 
 def _positive(value: float, name: str, most: float = 1e100) -> float:

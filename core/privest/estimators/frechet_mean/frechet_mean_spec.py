@@ -6,7 +6,7 @@ from typing import Annotated
 from privest.arrays import NestedList
 from privest.estimators.frechet_mean.planning import Solver
 from privest.optim.federated import LocalSteps, ServerStep
-from privest.optim.variance_reduction import FullNoise
+from privest.optim.loops import FullNoise
 from privest.options import Option, Options
 from privest.privacy.mechanisms import Scheme
 

@@ -62,9 +62,8 @@ MIRROR = frozenset({"md-reaper", "smd-reaper"})
 WIDEST_MOMENT = 1_000
 """Most columns for which a D×D second moment is released and its eigenvectors are computed."""
 
-REFINEMENTS = tuple(
-    zip(np.geomspace(0.5, 0.15, 12).tolist(), np.linspace(1.0, 0.2, 12).tolist(), strict=True)
-)
+_SCALES, _LENGTHS = np.geomspace(0.5, 0.15, 12).tolist(), np.linspace(1.0, 0.2, 12).tolist()
+REFINEMENTS = tuple(zip(_SCALES, _LENGTHS, strict=True))
 """Scale of the bounded loss, and step size, of every step by which candidates are refined."""
 
 EXPLAINED_SHARE, CENTER_SHARE = 0.05, 0.15
@@ -331,24 +330,12 @@ class Planner:
     def _variance_reduced(self, left: float, error: float) -> DescentPlan:
         """The descent by variance-reduced steps on what is left of the budget; see `descent`."""
         spec, rank = self._spec, self._spec.rank
-        planned = plan_loops(
-            LoopBounds(
-                n=self._shape.n,
-                dim=rank * (self._shape.dim - rank),
-                distance=sqrt(error),
-                clip=1.0,
-                hessian=PCA_HESSIAN,
-                budget=self._budget.part(left),
-                gradient=self.statistics["gradient"],
-                change=self.statistics["change"],
-                curvatures=pca_curvatures(rank),
-                reach=PCA_REACH,
-            ),
-            AskedLoops(spec.epochs, spec.steps, None, "epoch", None),
-            rate=spec.rate,
-            scheme=spec.sampling,
-            step_size=spec.step_size,
-        )
+        budget, known = self._budget.part(left), self.statistics
+        facts = (self._shape.n, rank * (self._shape.dim - rank), sqrt(error), 1.0, PCA_HESSIAN, budget)
+        curved = (pca_curvatures(rank), PCA_REACH)
+        bounds = LoopBounds(*facts, known["gradient"], known["change"], *curved)
+        asked = AskedLoops(spec.epochs, spec.steps, None, "epoch", None)
+        planned = plan_loops(bounds, asked, rate=spec.rate, scheme=spec.sampling, step_size=spec.step_size)
         missed = min(right_angles(rank), planned.error**2)
         return DescentPlan(planned.releases, (planned.step_size,), missed, epochs=planned.loops)
 

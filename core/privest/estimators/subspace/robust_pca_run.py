@@ -1,7 +1,6 @@
 """Runs of robust PCA: what a plan's releases are asked for, and what the answers make of the subspace."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from math import sqrt
 
@@ -159,9 +158,9 @@ def _descent(planned: RobustPCAPlan, gate: Oracle, center: Array | None, start: 
         return descent(start, gate, asked=asked, rounds=planned.rounds)
     # No subspace is outside this ball, whose border only rounding could reach.
     space = Grassmann(*start.shape)
-    everywhere, loops = Ball(space, start, 2 * space.natural_radius), asdict(planned.epochs)
+    everywhere, loops = Ball(space, start, 2 * space.natural_radius), planned.epochs
     return variance_reduced(
-        everywhere, gate, asked=asked, start=start, step_size=planned.step_sizes[0], **loops
+        everywhere, gate, asked=asked, start=start, step_size=planned.step_sizes[0], loops=loops
     )
 
 
