@@ -287,6 +287,15 @@ def _apart(self: SquaredDistanceChange, point: tuple[Array, Array], rows: Array,
     return at - anchor
 
 
+def _apart_on_subspaces(
+    self: subspace_losses.SubspaceDistanceChange, point: tuple[Any, Any], rows: Array, clip: float
+) -> Array:
+    """Both gradients clipped, then subtracted."""
+    each = subspace_losses.SubspaceDistance(self.dim, self.rank)
+    at, anchor = (each.clipped_sum(p, rows, clip) for p in point)
+    return at - anchor
+
+
 def _by_their_mean(features: Callable[..., Array]) -> Callable[..., Array]:
     def standardised(self: FeatureMap, rows: Array) -> Array:
         return features(self, np.column_stack([rows[:, :-1] - rows[:, :-1].mean(axis=0), rows[:, -1]]))
@@ -340,6 +349,12 @@ def _of_records() -> Iterator[Mutant]:
         "two gradients clipped, not their difference (Utpala et al. 2023)",
         "tests/core/estimators/frechet_mean/test_frechet_mean_accounting.py::test_a_change_of_gradients_is_clipped_as_one[sphere]",
         _put(SquaredDistanceChange, "clipped_sum", _apart),
+    )
+    yield Mutant(
+        "subspace-clipped-apart",
+        "two gradients of a subspace clipped, not their difference (Utpala et al. 2023)",
+        "diameter-subspace-distance-change",
+        _put(subspace_losses.SubspaceDistanceChange, "clipped_sum", _apart_on_subspaces),
     )
     yield Mutant(
         "moment-diameter",

@@ -22,6 +22,8 @@ NAMES = (
     "exact_mean",
     "figure2",
     "figure3",
+    "figure3b",
+    "schedules",
     "robust_pca",
     "figures_robust_pca",
     "robust_pca_options",

@@ -18,17 +18,26 @@ Sampler = Callable[[Array, Array], Array]
 """A function from a base point and standard normal numbers to a tangent vector."""
 
 CASES: tuple[dict[str, Any], ...] = (
-    {"name": "spd", "dim": 11},
-    {"name": "spd", "dim": 20},
-    {"name": "spd", "dim": 50},
+    *(
+        {"name": "spd", "dim": dim, "metric": metric}
+        for metric in ("affine-invariant", "bures-wasserstein", "log-euclidean")
+        for dim in (5, 10, 11, 20, 30, 50)
+    ),
     {"name": "sphere", "dim": 784},
-    {"name": "poincare-ball", "dim": 1000},
-    {"name": "lorentz", "dim": 1000},
-    {"name": "stiefel", "dim": 100, "rank": 10},
-    {"name": "grassmann", "dim": 100, "rank": 10},
-    {"name": "stiefel", "dim": 1000, "rank": 20},
-    {"name": "grassmann", "dim": 1000, "rank": 20},
+    *(
+        {"name": name, "dim": dim}
+        for name in ("sphere", "poincare-ball", "lorentz")
+        for dim in (250, 500, 1000, 1500, 2000)
+    ),
+    *(
+        {"name": name, "dim": dim, "rank": rank}
+        for name in ("stiefel", "grassmann")
+        for rank in (10, 20)
+        for dim in (100, 250, 500, 750, 1000)
+    ),
 )
+"""The sizes of the paper's Figure 1, and those of its Table 2."""
+
 BASIS_BYTES = 2e8
 """Largest basis that is written out, in bytes."""
 

@@ -179,6 +179,10 @@ class ListeningGate:
         assert np.isfinite(answer).all()
         return answer
 
+    def pick(self, count: int) -> int:
+        """The gate's."""
+        return self._gate.pick(count)
+
 
 def recorded_run(plan: Any, rows: Array, run: Callable[[Any, Any], Any]) -> tuple[Any, list[str], list[Any]]:
     """An estimator's answer, the statistics that it asked for, and the noise that was drawn for it.

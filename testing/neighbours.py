@@ -48,6 +48,7 @@ from privest.estimators.subspace.losses import (
     Redescending,
     Squared,
     SubspaceDistance,
+    SubspaceDistanceChange,
     SubspaceQuery,
 )
 from privest.estimators.subspace.reaper_losses import Reaper, Relaxation
@@ -290,6 +291,8 @@ def _of_vectors() -> Iterator[Case]:
         for clip in (1.0, 0.3):
             yield Case(SubspaceDistance(_DIM, _RANK), clip, _row, at, framed)
             yield Case(SecondLook(_DIM, _RANK), clip, _row, at, framed)
+    for rank in (1, _RANK):
+        yield Case(SubspaceDistanceChange(_DIM, rank), 0.05, _row, _both, (_DIM, 2 * _DIM * rank))
     for clip in (1.0, 0.3):
         # Also of P that no solver has.
         yield Case(Reaper(4), clip, _row, lambda free: Relaxation(free.reshape(4, 4)), (4, 16))
@@ -312,6 +315,12 @@ def _of_vectors() -> Iterator[Case]:
     count = 2 * _RANK + 2  # compared at the least scale: at a larger one no loss comes near 1
     alike = partial(_candidates, count, 0.15)
     yield Case(CandidateScores(count), sqrt(count), _row, alike, candidates)
+
+
+def _both(free: Array) -> tuple[SubspaceQuery, SubspaceQuery]:
+    """A subspace and an anchor."""
+    at, anchor = (_frame(_DIM, half) for half in np.split(free, 2))
+    return SubspaceQuery(at, Squared()), SubspaceQuery(anchor, Squared())
 
 
 def _within_frame(free: Array) -> Relaxation:

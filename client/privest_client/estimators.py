@@ -180,7 +180,7 @@ class Estimates(ABC):
         tag: str | None = None,
         may_leave: int = 0,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
-        solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
+        solver: Literal['ggd', 'sggd', 'rsvrg', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
         start: Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None = None,
         consensus: bool | None = None,
         center: bool | None = None,
@@ -193,6 +193,7 @@ class Estimates(ABC):
         server_step: float = 1.0,
         turns: int = 1,
         halvings: int | None = None,
+        epochs: int | None = None,
         explained: bool = False,
         adaptive: bool = True,
     ) -> answers.Subspace:
@@ -216,10 +217,10 @@ class Estimates(ABC):
             loss: of a row's distance d: `absolute` d, `squared` d² (PCA), `bounded` d²/(c²+d²),
                 `redescending` like d up to c and flat beyond; one of absolute, squared, bounded,
                 redescending; by default redescending.
-            solver: full gradients (`ggd`), random batches (`sggd`), or descents over a convex
-                relaxation of the subspace to a matrix, above 300 columns to one within the span of
-                a noisy sketch; one of ggd, sggd, gd-reaper, sgd-reaper, md-reaper, smd-reaper; by
-                default ggd.
+            solver: full gradients (`ggd`), random batches (`sggd`), both (`rsvrg`, with the loss
+                `squared`), or descents over a convex relaxation of the subspace to a matrix, above
+                300 columns to one within the span of a noisy sketch; one of ggd, sggd, rsvrg,
+                gd-reaper, sgd-reaper, md-reaper, smd-reaper; by default ggd.
             start: a public random subspace, the leading one of a noisy second moment or sketch, or
                 where `reaper` arrives, which is `md-reaper`; one of random, analyze-gauss, sketch,
                 reaper; optional.
@@ -228,7 +229,7 @@ class Estimates(ABC):
             center: estimate a centre within `norm_bound` and take it off the rows, for 15 % of the
                 budget; by default of tables alone, whose first direction else leads from the
                 bounds' middles to the means; True or False; optional.
-            steps: of the descent; a whole number at least 1; optional.
+            steps: of the descent; of `rsvrg` in an epoch; a whole number at least 1; optional.
             step_size: of its first step; a number above 0 and at most 1000; optional.
             scale: c of the losses `bounded` and `redescending`, as a share of a row's length; a
                 number above 0 and at most 1000; optional.
@@ -245,6 +246,7 @@ class Estimates(ABC):
             halvings: how often the descent may halve its step, by default 6 times: rows that lie on
                 the subspace exactly pull as hard from near as from far, and each halving halves the
                 error that they leave; a whole number at least 1 and at most 60; optional.
+            epochs: of `rsvrg`: number of epochs, S; a whole number at least 1; optional.
             explained: estimate also the share of variance along each direction, for 5 % of the
                 budget; True or False; by default False.
             adaptive: look at noisy distances first, and take plain PCA (`squared`) unless rows near
@@ -278,6 +280,7 @@ class Estimates(ABC):
             server_step=server_step,
             turns=turns,
             halvings=halvings,
+            epochs=epochs,
             explained=explained,
             adaptive=adaptive,
         )
@@ -680,7 +683,7 @@ class AsyncEstimates(ABC):
         tag: str | None = None,
         may_leave: int = 0,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
-        solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
+        solver: Literal['ggd', 'sggd', 'rsvrg', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
         start: Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None = None,
         consensus: bool | None = None,
         center: bool | None = None,
@@ -693,6 +696,7 @@ class AsyncEstimates(ABC):
         server_step: float = 1.0,
         turns: int = 1,
         halvings: int | None = None,
+        epochs: int | None = None,
         explained: bool = False,
         adaptive: bool = True,
     ) -> answers.Subspace:
@@ -723,6 +727,7 @@ class AsyncEstimates(ABC):
             server_step=server_step,
             turns=turns,
             halvings=halvings,
+            epochs=epochs,
             explained=explained,
             adaptive=adaptive,
         )

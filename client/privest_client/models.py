@@ -2191,6 +2191,13 @@ class Columns6(RootModel[list[Columns6Item]]):
     """
 
 
+class Steps7(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=9007199254740991, title='Steps')]
+    """
+    of the descent; of `rsvrg` in an epoch
+    """
+
+
 class StepSize4(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000.0, title='Step Size')]
     """
@@ -3508,7 +3515,7 @@ class RobustPCAPlanView(Model):
     whether the question would wait for an owner's approval
     """
     solver: Annotated[
-        Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'],
+        Literal['ggd', 'sggd', 'rsvrg', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'],
         Field(title='Solver'),
     ]
     start: Annotated[
@@ -4919,11 +4926,11 @@ class RobustPCAPlanRequest(Model):
     of a row's distance d: `absolute` d, `squared` d² (PCA), `bounded` d²/(c²+d²), `redescending` like d up to c and flat beyond
     """
     solver: Annotated[
-        Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] | None,
+        Literal['ggd', 'sggd', 'rsvrg', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] | None,
         Field(title='Solver'),
     ] = 'ggd'
     """
-    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix, above 300 columns to one within the span of a noisy sketch
+    full gradients (`ggd`), random batches (`sggd`), both (`rsvrg`, with the loss `squared`), or descents over a convex relaxation of the subspace to a matrix, above 300 columns to one within the span of a noisy sketch
     """
     start: Annotated[
         Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None,
@@ -4940,9 +4947,9 @@ class RobustPCAPlanRequest(Model):
     """
     estimate a centre within `norm_bound` and take it off the rows, for 15 % of the budget; by default of tables alone, whose first direction else leads from the bounds' middles to the means
     """
-    steps: Annotated[Steps5 | None, Field(title='Steps')] = None
+    steps: Annotated[Steps7 | None, Field(title='Steps')] = None
     """
-    of the descent
+    of the descent; of `rsvrg` in an epoch
     """
     step_size: Annotated[StepSize4 | None, Field(title='Step Size')] = None
     """
@@ -4981,6 +4988,10 @@ class RobustPCAPlanRequest(Model):
     halvings: Annotated[Halvings | None, Field(title='Halvings')] = None
     """
     how often the descent may halve its step, by default 6 times: rows that lie on the subspace exactly pull as hard from near as from far, and each halving halves the error that they leave
+    """
+    epochs: Annotated[Epochs | None, Field(title='Epochs')] = None
+    """
+    of `rsvrg`: number of epochs, S
     """
     explained: Annotated[bool | None, Field(title='Explained')] = False
     """
@@ -5032,11 +5043,11 @@ class RobustPCARequest(Model):
     of a row's distance d: `absolute` d, `squared` d² (PCA), `bounded` d²/(c²+d²), `redescending` like d up to c and flat beyond
     """
     solver: Annotated[
-        Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] | None,
+        Literal['ggd', 'sggd', 'rsvrg', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] | None,
         Field(title='Solver'),
     ] = 'ggd'
     """
-    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix, above 300 columns to one within the span of a noisy sketch
+    full gradients (`ggd`), random batches (`sggd`), both (`rsvrg`, with the loss `squared`), or descents over a convex relaxation of the subspace to a matrix, above 300 columns to one within the span of a noisy sketch
     """
     start: Annotated[
         Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None,
@@ -5053,9 +5064,9 @@ class RobustPCARequest(Model):
     """
     estimate a centre within `norm_bound` and take it off the rows, for 15 % of the budget; by default of tables alone, whose first direction else leads from the bounds' middles to the means
     """
-    steps: Annotated[Steps5 | None, Field(title='Steps')] = None
+    steps: Annotated[Steps7 | None, Field(title='Steps')] = None
     """
-    of the descent
+    of the descent; of `rsvrg` in an epoch
     """
     step_size: Annotated[StepSize4 | None, Field(title='Step Size')] = None
     """
@@ -5094,6 +5105,10 @@ class RobustPCARequest(Model):
     halvings: Annotated[Halvings | None, Field(title='Halvings')] = None
     """
     how often the descent may halve its step, by default 6 times: rows that lie on the subspace exactly pull as hard from near as from far, and each halving halves the error that they leave
+    """
+    epochs: Annotated[Epochs | None, Field(title='Epochs')] = None
+    """
+    of `rsvrg`: number of epochs, S
     """
     explained: Annotated[bool | None, Field(title='Explained')] = False
     """

@@ -67,6 +67,7 @@ BATCHES = [
     ),
     (robust_pca, RobustPCASpec(2, solver="sggd", rate=0.1, steps=5, local_steps=2), VECTORS),
     (robust_pca, RobustPCASpec(2, solver="sggd", rate=0.1, steps=5, local_steps=2, turns=2), VECTORS),
+    (robust_pca, RobustPCASpec(2, solver="rsvrg", loss="squared", rate=0.1, epochs=2, steps=3), VECTORS),
     (logistic_regression, LogisticSpec(solver="nag-opt", steps=20, batch_size=40), LABELLED),
 ]
 PURE = [

@@ -271,6 +271,7 @@ OPTIONS = [
     {"start": "analyze-gauss", "consensus": False},
     {"solver": "sggd", "rate": 0.5, "steps": 3},
     {"solver": "sggd", "sampling": "fixed", "steps": 3, "loss": "absolute"},
+    {"solver": "rsvrg", "loss": "squared", "rank": 1, "rate": 0.5, "epochs": 2, "step_size": 0.5},
     {"solver": "gd-reaper", "steps": 2, "step_size": 0.5, "center": True, "explained": True},
     {"rank": D - 1},
 ]

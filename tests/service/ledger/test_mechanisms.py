@@ -57,6 +57,7 @@ ASKED: list[tuple[str, DatasetMetadata, PrivacyTarget, dict[str, Any]]] = [
         for target in (GAUSSIAN, LAPLACE)
         for more in ({}, {"sampling": "fixed"})
     ],
+    ("robust-pca", VECTORS, GAUSSIAN, {"rank": 1, "solver": "rsvrg", "loss": "squared"}),
     *[
         ("robust-pca", VECTORS, target, {"rank": 1, "explained": True, "center": True, "start": start})
         for start in ("random", "analyze-gauss", "sketch", "reaper")

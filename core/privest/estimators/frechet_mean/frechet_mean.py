@@ -1,7 +1,7 @@
 """The private Fréchet mean: the point of a manifold with the least mean squared distance to the records."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -15,7 +15,6 @@ from privest.estimators.frechet_mean.found_clip import Surroundings, descent, st
 from privest.estimators.frechet_mean.found_clip_planning import found_clip
 from privest.estimators.frechet_mean.frechet_mean_spec import FrechetMeanSpec
 from privest.estimators.frechet_mean.given_clip import Facts, checked, last_step
-from privest.estimators.frechet_mean.loops import MOST_STEPS, AskedLoops, Epochs
 from privest.estimators.frechet_mean.planning import (
     ProblemBounds,
     Solver,
@@ -29,13 +28,14 @@ from privest.estimators.frechet_mean.planning import (
 )
 from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.frechet_mean.schedule import hessian_bounds
-from privest.estimators.frechet_mean.variance_reduction import variance_reduced
 from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
 from privest.manifolds import Embedded, Manifold, compact
 from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.optim.federated import APART, LocalSteps, Rounds, ServerStep, owners_descent
 from privest.optim.gradient_descent import gradient_descent
+from privest.optim.loops import MOST_STEPS, AskedLoops, Epochs
+from privest.optim.variance_reduction import variance_reduced
 from privest.options import Doc
 from privest.privacy.budget import certified
 from privest.privacy.cost import PrivacyTarget
@@ -315,7 +315,7 @@ def _descended(planned: FrechetMeanPlan, gate: Oracle, ball: Ball, start: Array,
         )
     if planned.epochs is None:
         return gradient_descent(ball, gate, start=start, step_size=planned.step_size, steps=steps)
-    return variance_reduced(ball, gate, start=start, step_size=planned.step_size, **asdict(planned.epochs))
+    return variance_reduced(ball, gate, start=start, step_size=planned.step_size, loops=planned.epochs)
 
 
 def _positive(value: float, name: str, most: float = 1e100) -> float:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from privest.arrays import NestedList
 from privest.estimators.frechet_mean.planning import Solver
-from privest.estimators.frechet_mean.variance_reduction import FullNoise
 from privest.optim.federated import LocalSteps, ServerStep
+from privest.optim.loops import FullNoise
 from privest.options import Option, Options
 from privest.privacy.mechanisms import Scheme
 

@@ -5,20 +5,9 @@ from functools import cached_property
 from math import sqrt
 from typing import Literal
 
-import numpy as np
-
 from privest.arrays import Array
 from privest.estimators.column_scales import ColumnScales, Standardised
 from privest.estimators.frechet_mean.distances import DistanceCounts
-from privest.estimators.frechet_mean.loops import (
-    MOST_PASSES,
-    MOST_STEPS,
-    AskedLoops,
-    Epochs,
-    LoopProblem,
-    best_loops,
-    predicted,
-)
 from privest.estimators.frechet_mean.losses import ScaledGradient, SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.frechet_mean.schedule import (
@@ -30,10 +19,12 @@ from privest.estimators.frechet_mean.schedule import (
 )
 from privest.manifolds import Manifold
 from privest.optim.ball import Ball
+from privest.optim.loops import MOST_PASSES, MOST_STEPS, AskedLoops, Epochs
+from privest.optim.loops_planning import LoopBounds, plan_loops
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
-from privest.privacy.mechanisms import NoisySum, Release, Scheme, SubsampledSum
+from privest.privacy.mechanisms import NoisySum, Release, Scheme
 from privest.privacy.statistic import AnyStatistic
 
 Solver = Literal["rgd", "rsgd", "rsvrg"]
@@ -239,44 +230,6 @@ def random_batches(
     return SolverPlan("rsgd", (block,), Schedule(chosen.step_size, chosen.shares, error, noise))
 
 
-def _loop_problem(bounds: ProblemBounds, rate: float) -> LoopProblem:
-    """The public facts by which loops are chosen."""
-    mu = bounds.budget(batches=True).whole
-    return LoopProblem(
-        bounds.distance,
-        bounds.clip,
-        bounds.hessian,
-        bounds.space.dim * (2 / (mu * bounds.n)) ** 2,
-        mu**2,
-        rate,
-    )
-
-
-def chosen_loops(
-    bounds: ProblemBounds,
-    loops: AskedLoops,
-    *,
-    rate: float | None,
-    scheme: Scheme,
-    step_size: float | None,
-) -> tuple[Epochs, float, float | None]:
-    """S and m, C₁ and η: what is given, and of one run with full gradients once an epoch the best of others.
-
-    Runs that begin anew, or have fresh noise on every step, take S = 5, m = 10 and C₁ = C₀ unless told
-    otherwise.
-
-    Raises:
-        ValueError: an option out of range.
-    """
-    asked = loops.asked
-    if loops.is_whole or loops.full_noise == "step" or asked.restarts > 1:
-        return asked, loops.clip or bounds.clip, step_size
-    problem = _loop_problem(bounds, bounds.budget(batches=True).rate(rate, scheme))
-    return best_loops(
-        problem, epochs=loops.epochs, frequency=loops.frequency, clip=loops.clip, step_size=step_size
-    )
-
-
 def variance_reduced_batches(
     bounds: ProblemBounds,
     asked: AskedLoops,
@@ -285,70 +238,29 @@ def variance_reduced_batches(
     scheme: Scheme,
     step_size: float | None,
 ) -> SolverPlan:
-    """DP-RSVRG: full gradients at anchors, changes on random batches, and the split between them.
-
-    The split α of μ² leaves the least noise on full + change; it is found by certificate (Utpala et al. 2023,
-    Section 5.1, minimise a moments bound instead).
+    """DP-RSVRG: full gradients at anchors, and changes on random batches.
 
     Raises:
         ValueError: an option out of range, or the run cannot be certified.
     """
-    loops, clip, step_size = chosen_loops(bounds, asked, rate=rate, scheme=scheme, step_size=step_size)
-    budget = bounds.budget(batches=True)
-    rate = budget.rate(rate, scheme)
-    fulls = loops.full_gradients
-
-    def split(alpha: float) -> tuple[NoisySum, SubsampledSum]:
-        return budget.release(
-            bounds.gradient, "gradient", bounds.clip, share=alpha, count=fulls
-        ), budget.batches(
-            bounds.change, "change", clip, scheme=scheme, rate=rate, count=loops.steps, share=1 - alpha
-        )
-
-    # Where both parts cost a multiple of (clip/noise)² the best split is in closed form; search around it.
-    first = bounds.clip * sqrt(fulls)
-    middle = first / (first + clip * sqrt(loops.steps))
-    splits = [split(alpha) for alpha in (middle, middle**0.7, middle**1.4)]
-    best = min(splits, key=lambda pair: sum(map(bounds.variance_of, pair)))
-    full, change = map(bounds.variance_of, best)
-    problem = _loop_problem(bounds, rate)
-    lengths = (10.0 ** (-k / 10) / bounds.hessian for k in range(41)) if step_size is None else (step_size,)
-    predictions = (
-        (_variance_reduced_error(problem, loops, clip, length, full, change), length) for length in lengths
+    planned = plan_loops(
+        LoopBounds(
+            n=bounds.n,
+            dim=bounds.space.dim,
+            distance=bounds.distance,
+            clip=bounds.clip,
+            hessian=bounds.hessian,
+            budget=bounds.budget(batches=True),
+            gradient=bounds.gradient,
+            change=bounds.change,
+        ),
+        asked,
+        rate=rate,
+        scheme=scheme,
+        step_size=step_size,
     )
-    (error, noise), step = min(predictions)
-    return SolverPlan("rsvrg", best, Schedule(step, (), sqrt(error), sqrt(noise)), loops)
-
-
-def _variance_reduced_error(
-    problem: LoopProblem, loops: Epochs, clip: float, step: float, full: float, change: float
-) -> tuple[float, float]:
-    """Square of the error to expect after steps of this length, and its part that is noise.
-
-    Args:
-        problem: public facts.
-        loops: how many steps there are.
-        clip: C₁.
-        step: their length.
-        full: total variance of the noise on a full gradient.
-        change: total variance of the noise on a change of gradients.
-    """
-    if loops.full_noise == "epoch" and loops.restarts == 1:
-        facts = (loops.epochs, loops.frequency, clip, step, full, change)
-        error, noise = predicted(problem, *(np.array([float(each)]) for each in facts))
-        return float(error[0]), float(noise[0])
-    inner = min(step, 1.9)
-    # Noise that is drawn once an epoch is followed by all its steps as by one long one.
-    outer = 1 - (1 - min(step, 1.0)) ** loops.frequency if loops.full_noise == "epoch" else inner
-    noise = outer / (2 - outer) * full + inner / (2 - inner) * change
-    nearer = max(0.0, problem.distance - step * problem.clip * loops.steps / 2)
-    left = max(0.0, 1 - step) ** 2
-    run = loops.epochs * loops.frequency
-    if loops.restarts == 1:
-        kept = left**run
-    else:  # a run ends with any of its iterates
-        kept = (left * (1 - left**run) / (run * (1 - left))) ** loops.restarts
-    return max(problem.distance**2 * kept, nearer**2) + noise, noise
+    chosen = Schedule(planned.step_size, (), planned.error, planned.noise_error)
+    return SolverPlan("rsvrg", planned.releases, chosen, planned.loops)
 
 
 def _unit_variance(bounds: ProblemBounds, mu: float) -> float:

@@ -140,3 +140,51 @@ class SubspaceDistance(Opposable):
         pull = point.loss.weight(length) * length * lengths(along)
         weight = point.loss.weight(length) * (clip / np.maximum(pull, clip))
         return (left.T @ (weight[:, None] * along)).ravel()
+
+
+@dataclass(frozen=True)
+class SubspaceDistanceChange(Opposable):
+    """The change of the negative gradient of a residual loss from an anchor to a subspace near it.
+
+    In the coordinates of all D×r matrices, of which the anchor's gradient keeps what is tangent at the other
+    subspace. The change is clipped as a whole, so that a record has one bound C₁ and not two (Utpala et al.
+    2023, Section 5, clips the two gradients apart: 4C₁). Columns of a change are formed one by one, so that
+    thousands of columns of rows are no burden.
+
+    Attributes:
+        dim: D, length of a row.
+        rank: r, columns of a basis.
+    """
+
+    dim: int
+    rank: int
+
+    description = "the mean change of gradients"
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector: the D×r matrix, row by row."""
+        return self.dim * self.rank
+
+    def clipped_sum(self, point: tuple[SubspaceQuery, SubspaceQuery], rows: Array, clip: float) -> Array:
+        """Σ of the changes, of length `clip` at most, `point` being (point, anchor); see `Statistic`."""
+        at, anchor = point
+        (along, pull), (before, pulled) = _pulls(at, rows), _pulls(anchor, rows)
+        directions = np.ascontiguousarray(at.basis.T)
+        pulled -= np.einsum("nr,rd->nd", seen_by(pulled, directions), directions)
+
+        def column(k: int) -> Array:
+            return pull * along[:, k, None] - pulled * before[:, k, None]
+
+        square = np.zeros(len(rows))
+        for k in range(self.rank):
+            square += lengths(column(k)) ** 2
+        weight = clip / np.maximum(np.sqrt(square), clip)
+        return np.stack([weight @ column(k) for k in range(self.rank)], axis=1).ravel()
+
+
+def _pulls(at: SubspaceQuery, rows: Array) -> tuple[Array, Array]:
+    """The two factors of every row's negative gradient: (n, rank) Vᵀx, and (n, dim) Qx·w(d)."""
+    along, left, length = residuals(at, rows)
+    left *= at.loss.weight(length)[:, None]
+    return along, left

@@ -21,6 +21,7 @@ from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, leaves_op
 from privest.estimators.subspace.schedule import right_angles, small_gap_error
 from privest.metadata import VectorsMetadata
 from privest.optim.federated import APART
+from privest.optim.loops import Epochs
 from privest.privacy.budget import BATCH, LEAST_RATE, certified
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
@@ -62,16 +63,16 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         releases += steps
         left -= CENTER_SHARE
     start = planner.frame(left) if spec.solver in RELAXED else planner.start(left)
-    error, step_sizes, twice = right_angles(spec.rank), (), False
+    error, descent = right_angles(spec.rank), None
     if start is not None:
         releases += start.releases
         left, error = left - start.spent, start.error
     if left > 1e-9:
-        planned = planner.descent(left, error)
-        releases.append(planned.release)
-        step_sizes, error, twice = planned.step_sizes, planned.error, planned.twice
-    if spec.local_steps > 1 or spec.halvings:
-        _refuse_long(replace(spec, steps=len(step_sizes)), shape)
+        descent = planner.descent(left, error)
+        releases += descent.releases
+        error = descent.error
+        if descent.epochs or spec.local_steps > 1 or spec.halvings:
+            _refuse_long(replace(spec, steps=len(descent.step_sizes)), shape, descent.epochs)
     warnings = (*hidden, *subspace_warnings(error, spec.rank))
     plain = (spec.adaptive or spec.loss == "squared") and spec.solver not in RELAXED
     return RobustPCAPlan(
@@ -85,9 +86,10 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         consensus=start is not None and start.selects,
         center=bool(spec.center),
         center_step=center_step,
-        step_sizes=step_sizes,
+        step_sizes=descent.step_sizes if descent else (),
         explained=spec.explained,
-        descends_twice=twice,
+        descends_twice=descent is not None and descent.twice,
+        epochs=descent.epochs if descent else None,
         releases=tuple(releases),
         expected_error=SubspaceError.of(
             error,
@@ -121,12 +123,17 @@ def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) 
         ValueError: one of these.
     """
     relaxed, stochastic = spec.solver in RELAXED, spec.solver in STOCHASTIC
+    reduced = spec.solver == "rsvrg"
     robust = not relaxed and spec.loss != "squared"
     require_subspace("robust-pca", spec.rank, shape, target)
     require(spec.rank * shape.dim <= _WIDEST_BASIS, f"rank times columns must be at most {_WIDEST_BASIS}")
-    require((spec.steps or 1) <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}")
-    require(spec.local_steps == 1 or not relaxed, "local_steps belongs to the solvers ggd and sggd")
-    require(spec.turns == 1 or not relaxed, "turns belong to the solvers ggd and sggd")
+    require(reduced or (spec.steps or 1) <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}")
+    require(
+        spec.local_steps == 1 or not (relaxed or reduced), "local_steps belongs to the solvers ggd and sggd"
+    )
+    require(spec.turns == 1 or not (relaxed or reduced), "turns belong to the solvers ggd and sggd")
+    require(not reduced or spec.loss == "squared", "rsvrg takes the loss squared, whose gradients are smooth")
+    require(reduced or spec.epochs is None, "epochs belong to the solver rsvrg")
     require(spec.server_step == 1.0 or spec.local_steps > 1, APART)
     require(spec.step_size is None or spec.step_size >= 1e-9, "step_size must be at least 1e-9")
     require(loss_scale(spec) >= 1e-3, "scale must be at least 0.001")
@@ -141,7 +148,7 @@ def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) 
     )
     require(
         not relaxed or (spec.start is None and spec.consensus is None and spec.loss == "redescending"),
-        "start, consensus and loss belong to the solvers ggd and sggd",
+        "start, consensus and loss belong to the solvers ggd, sggd and rsvrg",
     )
     require(
         spec.halvings is None or robust,
@@ -158,15 +165,20 @@ def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) 
     _refuse_long(spec, shape)
 
 
-def _refuse_long(spec: RobustPCASpec, shape: VectorsMetadata) -> None:
+def _refuse_long(spec: RobustPCASpec, shape: VectorsMetadata, epochs: Epochs | None = None) -> None:
     """Refuse what takes too long.
 
     Raises:
         ValueError: this would.
     """
     steps = (spec.steps or 0) * spec.local_steps
-    require(steps <= _MOST_STEPS, f"steps times local_steps must be at most {_MOST_STEPS}")
-    require(_work(spec, shape) <= _LONGEST_RUN, "this run would take too long: ask for fewer steps")
+    require(
+        spec.solver == "rsvrg" or steps <= _MOST_STEPS,
+        f"steps times local_steps must be at most {_MOST_STEPS}",
+    )
+    full = epochs.full_gradients * shape.n * shape.dim if epochs else 0
+    work = full + _work(replace(spec, steps=epochs.steps) if epochs else spec, shape)
+    require(work <= _LONGEST_RUN, "this run would take too long: ask for fewer steps")
 
 
 def _work(spec: RobustPCASpec, shape: VectorsMetadata) -> float:

@@ -8,6 +8,7 @@ from privest.estimators.subspace.plan import AngleError, NamedRows, SubspacePlan
 from privest.estimators.subspace.robust_pca_planning import statistics_of
 from privest.estimators.subspace.robust_pca_spec import Loss, Solver, Start
 from privest.metadata import VectorsMetadata
+from privest.optim.loops import Epochs
 from privest.options import Doc
 from privest.privacy.statistic import AnyStatistic
 
@@ -52,6 +53,7 @@ class RobustPCAPlan(SubspacePlan):
         center: whether a centre is estimated.
         center_step: of the steps towards it.
         explained: whether shares of variance are estimated.
+        epochs: the loops of `rsvrg`, all of whose steps have the one length in `step_sizes`.
         descends_twice: whether the steps are those of two descents, whose distance tells their error.
     """
 
@@ -66,6 +68,7 @@ class RobustPCAPlan(SubspacePlan):
     center_step: float
     explained: bool
     descends_twice: bool = False
+    epochs: Epochs | None = None
     why: Annotated[str, Doc("this start")]
 
     @property

@@ -12,17 +12,20 @@ from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.estimators.frechet_mean.schedule import schedule
 from privest.estimators.subspace.candidates import CandidateGradients, CandidateScores
 from privest.estimators.subspace.distances import DistanceHistogram
-from privest.estimators.subspace.losses import SubspaceDistance
+from privest.estimators.subspace.losses import SubspaceDistance, SubspaceDistanceChange
 from privest.estimators.subspace.plan import scales_to_find
 from privest.estimators.subspace.reaper_losses import Reaper
 from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, Solver, Start
 from privest.estimators.subspace.schedule import (
+    PCA_HESSIAN,
+    PCA_REACH,
     PCA_STEPS,
     descent_count,
     descent_error,
     descent_steps,
     finds_the_way,
     moment_error,
+    pca_curvatures,
     pca_error,
     relaxed_count,
     relaxed_error,
@@ -37,12 +40,14 @@ from privest.estimators.subspace.sketch import Sketch
 from privest.manifolds.euclidean import Euclidean
 from privest.metadata import VectorsMetadata
 from privest.optim.federated import damping
+from privest.optim.loops import AskedLoops, Epochs
+from privest.optim.loops_planning import LoopBounds, plan_loops
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import NoisySum, Release, SampledSum
 from privest.privacy.statistic import AnyStatistic
 
-STOCHASTIC = frozenset({"sggd", "sgd-reaper", "smd-reaper"})
+STOCHASTIC = frozenset({"sggd", "rsvrg", "sgd-reaper", "smd-reaper"})
 """Solvers on random batches."""
 
 RELAXED = frozenset({"gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"})
@@ -57,9 +62,8 @@ MIRROR = frozenset({"md-reaper", "smd-reaper"})
 WIDEST_MOMENT = 1_000
 """Most columns for which a D×D second moment is released and its eigenvectors are computed."""
 
-REFINEMENTS = tuple(
-    zip(np.geomspace(0.5, 0.15, 12).tolist(), np.linspace(1.0, 0.2, 12).tolist(), strict=True)
-)
+_SCALES, _LENGTHS = np.geomspace(0.5, 0.15, 12).tolist(), np.linspace(1.0, 0.2, 12).tolist()
+REFINEMENTS = tuple(zip(_SCALES, _LENGTHS, strict=True))
 """Scale of the bounded loss, and step size, of every step by which candidates are refined."""
 
 EXPLAINED_SHARE, CENTER_SHARE = 0.05, 0.15
@@ -106,6 +110,7 @@ def statistics_of(
         "look": SecondLook(dim, rank),
         "relaxed": Reaper(relaxed_rows(dim, rank)),
         "gradient": Reaper(relaxed_rows(dim, rank)) if solver in RELAXED else SubspaceDistance(dim, rank),
+        "change": SubspaceDistanceChange(dim, rank),
         "explained": SecondMoment(rank, "the second moment in the subspace"),
     }
     return own if scales is None else scales.among(own)
@@ -154,16 +159,18 @@ class DescentPlan:
     """A descent.
 
     Attributes:
-        release: its noisy gradients.
-        step_sizes: length of each step.
+        releases: its noisy gradients.
+        step_sizes: length of each step, or the one of all where there are epochs.
         error: square of the distance to expect at its end.
         twice: whether the steps are those of two descents.
+        epochs: the loops of variance-reduced steps.
     """
 
-    release: Release
+    releases: tuple[Release, ...]
     step_sizes: tuple[float, ...]
     error: float
     twice: bool = False
+    epochs: Epochs | None = None
 
 
 class Planner:
@@ -289,6 +296,8 @@ class Planner:
             error: square of the distance at the start.
         """
         spec, n, dim, rank = self._spec, self._shape.n, self._shape.dim, self._spec.rank
+        if spec.solver == "rsvrg":
+            return self._variance_reduced(left, error)
         relaxed, width = spec.solver in RELAXED, relaxed_rows(dim, rank)
         free = self.statistics["gradient"].size if relaxed else rank * (dim - rank)
         count = spec.steps
@@ -301,7 +310,7 @@ class Planner:
             steps = two_descents_steps(count, error, sqrt(2 * free) * look.deviation, rank)
             # The moment again tells of it as much as another one would on its share.
             whole = 1 / (1 / error + 1 / self._basis("analyze-gauss", left)[1])
-            return DescentPlan(look, steps, whole, twice=True)
+            return DescentPlan((look,), steps, whole, twice=True)
         block, rate = self._gradients(left, count * spec.local_steps)
         noise = sqrt((free * block.deviation**2 + (1 - rate) / (rate * n)) / spec.local_steps)
         if relaxed:
@@ -309,10 +318,10 @@ class Planner:
             steps = relaxed_steps(count, noise, width, rank, mirror=mirror, first=spec.step_size)
             missed = error if width < dim else 0.0
             whole = min(right_angles(rank), missed + relaxed_error(count, noise, width, rank))
-            return DescentPlan(block, steps, whole)
+            return DescentPlan((block,), steps, whole)
         if spec.loss == "squared":
             steps = (damping(spec.turns) if spec.step_size is None else spec.step_size,) * count
-            return DescentPlan(block, steps, pca_error(error, steps, noise, rank))
+            return DescentPlan((block,), steps, pca_error(error, steps, noise, rank))
         free_choice = (spec.steps, spec.step_size, spec.local_steps, spec.turns) == (None, None, 1, 1)
         twice = free_choice and spec.solver == "ggd" and spec.start in (None, "analyze-gauss")
         first, damped = spec.step_size, damping(spec.turns)
@@ -320,7 +329,19 @@ class Planner:
         if twice:
             steps = two_descents_steps(count, error, noise, rank, spec.halvings)
         smooth = loss_scale(spec) if spec.loss == "bounded" else 0.0
-        return DescentPlan(block, steps, descent_error(error, steps, noise, rank, smooth), twice)
+        return DescentPlan((block,), steps, descent_error(error, steps, noise, rank, smooth), twice)
+
+    def _variance_reduced(self, left: float, error: float) -> DescentPlan:
+        """The descent by variance-reduced steps on what is left of the budget; see `descent`."""
+        spec, rank = self._spec, self._spec.rank
+        budget, known = self._budget.part(left), self.statistics
+        facts = (self._shape.n, rank * (self._shape.dim - rank), sqrt(error), 1.0, PCA_HESSIAN, budget)
+        curved = (pca_curvatures(rank), PCA_REACH)
+        bounds = LoopBounds(*facts, known["gradient"], known["change"], *curved)
+        asked = AskedLoops(spec.epochs, spec.steps, None, "epoch", None)
+        planned = plan_loops(bounds, asked, rate=spec.rate, scheme=spec.sampling, step_size=spec.step_size)
+        missed = min(right_angles(rank), planned.error**2)
+        return DescentPlan(planned.releases, (planned.step_size,), missed, epochs=planned.loops)
 
     def _gradients(self, share: float, count: int) -> tuple[Release, float]:
         """The noisy gradients of a descent, and the share of the records that each of them sees."""
@@ -366,7 +387,7 @@ class Planner:
         """Whether a descent that nobody asked for would not better a start with the whole budget."""
         spec, rank = self._spec, self._spec.rank
         asked = (spec.steps, spec.consensus, spec.local_steps, spec.turns) != (None, None, 1, 1)
-        if asked or start == "reaper":
+        if asked or spec.solver == "rsvrg" or start == "reaper":
             return False
         free = rank * (self._shape.dim - rank)
         single = self.release("gradient", left).deviation * sqrt(free)

@@ -43,6 +43,7 @@ from privest.estimators.uncertainty import Uncertainty
 from privest.manifolds.euclidean import Euclidean
 from privest.manifolds.grassmann import Grassmann
 from privest.optim.ball import Ball, Walk
+from privest.optim.variance_reduction import variance_reduced
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
 
@@ -149,11 +150,17 @@ def _loss(planned: RobustPCAPlan) -> RobustPenalty:
 def _descent(planned: RobustPCAPlan, gate: Oracle, center: Array | None, start: Array) -> Array:
     """The end of the planned descent on one loss."""
     loss = _loss(planned)
-    return descent(
-        start,
-        gate,
-        asked=lambda at: SubspaceQuery(at, loss, center),
-        rounds=planned.rounds,
+
+    def asked(at: Array) -> SubspaceQuery:
+        return SubspaceQuery(at, loss, center)
+
+    if planned.epochs is None:
+        return descent(start, gate, asked=asked, rounds=planned.rounds)
+    # No subspace is outside this ball, whose border only rounding could reach.
+    space = Grassmann(*start.shape)
+    everywhere, loops = Ball(space, start, 2 * space.natural_radius), planned.epochs
+    return variance_reduced(
+        everywhere, gate, asked=asked, start=start, step_size=planned.step_sizes[0], loops=loops
     )
 
 

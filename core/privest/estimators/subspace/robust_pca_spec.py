@@ -8,7 +8,7 @@ from privest.options import Option, Options
 from privest.privacy.mechanisms import Scheme
 
 Loss = Literal["absolute", "squared", "bounded", "redescending"]
-Solver = Literal["ggd", "sggd", "gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"]
+Solver = Literal["ggd", "sggd", "rsvrg", "gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"]
 Start = Literal["random", "analyze-gauss", "sketch", "reaper"]
 
 
@@ -30,8 +30,9 @@ class RobustPCASpec(Options):
     solver: Annotated[
         Solver,
         Option(
-            "full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the "
-            "subspace to a matrix, above 300 columns to one within the span of a noisy sketch"
+            "full gradients (`ggd`), random batches (`sggd`), both (`rsvrg`, with the loss `squared`), or "
+            "descents over a convex relaxation of the subspace to a matrix, above 300 columns to one within "
+            "the span of a noisy sketch"
         ),
     ] = "ggd"
     start: Annotated[
@@ -52,7 +53,7 @@ class RobustPCASpec(Options):
             "default of tables alone, whose first direction else leads from the bounds' middles to the means"
         ),
     ] = None
-    steps: Annotated[int | None, Option("of the descent", ge=1)] = None
+    steps: Annotated[int | None, Option("of the descent; of `rsvrg` in an epoch", ge=1)] = None
     step_size: Annotated[float | None, Option("of its first step", gt=0, le=1000)] = None
     scale: Annotated[
         float | None,
@@ -73,6 +74,7 @@ class RobustPCASpec(Options):
             omit_default=True,
         ),
     ] = None
+    epochs: Annotated[int | None, Option("of `rsvrg`: number of epochs, S", ge=1, omit_default=True)] = None
     explained: Annotated[
         bool,
         Option("estimate also the share of variance along each direction, for 5 % of the budget"),

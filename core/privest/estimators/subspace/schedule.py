@@ -170,6 +170,22 @@ def descent_error(error: float, steps: Sequence[float], noise: float, rank: int,
 PCA_STEPS = 6
 """Steps of a descent on squared distances, each of length 1, the longest that swings on no data."""
 
+PCA_HESSIAN = 2.0
+"""Largest eigenvalue of the Hessian of squared distances of rows on the unit sphere."""
+
+
+PCA_REACH = 0.5
+"""Angle beyond which the pull of squared distances hardly grows: it is that of sin 2θ."""
+
+
+def pca_curvatures(rank: int) -> tuple[float, ...]:
+    """Eigenvalues that the Hessian of squared distances may have at the subspace: the picture's, and others.
+
+    It is twice the gap between eigenvalues of the second moment. Loops that suit one gap run past the
+    subspace where it is larger, and stop short of it where it is smaller.
+    """
+    return (2 * _INLIERS / rank, 0.5 * _INLIERS / rank, PCA_HESSIAN)
+
 
 def pca_error(error: float, steps: Sequence[float], noise: float, rank: int) -> float:
     """Square of the expected distance after PCA steps, in which a row's pull falls with its distance."""

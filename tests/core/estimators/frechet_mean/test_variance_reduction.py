@@ -6,9 +6,10 @@ import pytest
 from privest import manifolds
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
-from privest.estimators.frechet_mean.variance_reduction import variance_reduced
 from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
+from privest.optim.loops import Epochs
+from privest.optim.variance_reduction import variance_reduced
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -100,7 +101,7 @@ def test_full_gradients_are_asked_for_once_an_epoch_or_at_every_step(full_noise)
     oracle = Scripted(2, picks=[0])
     variance_reduced(
         Ball(space, np.zeros(2), 1.0), oracle, start=np.zeros(2), step_size=0.5,
-        epochs=3, frequency=4, full_noise=full_noise, restarts=1,
+        loops=Epochs(3, 4, 1, full_noise),
     )  # fmt: skip
     names = [name for name, _ in oracle.asked]
     assert names.count("change") == 12
@@ -120,7 +121,7 @@ def test_a_run_that_is_followed_by_another_ends_at_one_of_its_iterates(picked):
     oracle = Scripted(1, picks=[picked, 2])
     end = variance_reduced(
         Ball(space, np.zeros(1), 10.0), oracle, start=np.zeros(1), step_size=0.5,
-        epochs=2, frequency=3, full_noise="epoch", restarts=2,
+        loops=Epochs(2, 3, 2, "epoch"),
     )  # fmt: skip
     second = [point for name, point in oracle.asked if name == "gradient"][2]
     assert second == pytest.approx(0.01 * (picked + 1))
@@ -132,7 +133,7 @@ def test_one_run_alone_ends_at_its_last_iterate():
     space = manifolds.get("euclidean", dim=1)
     end = variance_reduced(
         Ball(space, np.zeros(1), 10.0), Scripted(1, picks=[0]), start=np.zeros(1), step_size=0.5,
-        epochs=2, frequency=3, full_noise="epoch", restarts=1,
+        loops=Epochs(2, 3, 1, "epoch"),
     )  # fmt: skip
     assert end == pytest.approx(0.06)
 

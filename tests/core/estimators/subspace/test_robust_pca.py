@@ -77,6 +77,18 @@ BAD = [
     ({"start": "analyze-gauss", "dim": 1001}, "at most 1000 columns"),
     ({"consensus": True, "start": "random"}, "needs a private start"),
     ({"consensus": True, "loss": "squared"}, "needs a private start"),
+    ({"solver": "rsvrg"}, "takes the loss squared"),
+    ({"epochs": 3}, "epochs belong to the solver rsvrg"),
+    *(
+        ({"solver": "rsvrg", "loss": "squared", **more}, words)
+        for more, words in [
+            ({"epochs": 0}, "epochs must be"),
+            ({"epochs": 10_000, "steps": 1_000}, "at most 1000000"),
+            ({"local_steps": 2}, "local_steps belongs"),
+            ({"turns": 2}, "turns belong"),
+            ({"epochs": 500, "n": 10**7, "dim": 100}, "take too long"),
+        ]
+    ),
 ]
 
 
@@ -175,17 +187,21 @@ def test_an_affine_subspace_is_found_and_its_shares_of_variance():
     assert 0.85 < found.explained.sum() <= 1.0 + 1e-9
 
 
-@pytest.mark.parametrize("solver", ["ggd", "sggd", "gd-reaper", "md-reaper"])
+@pytest.mark.parametrize("solver", ["ggd", "sggd", "rsvrg", "gd-reaper", "md-reaper"])
 def test_all_that_is_asked_after_the_centre_is_asked_about_it(solver):
     rows = np.random.default_rng(5).standard_normal((300, 6)) + 0.5
-    spec = RobustPCASpec(2, solver=solver, center=True, explained=True, steps=3)
+    loss = "squared" if solver == "rsvrg" else "redescending"
+    spec = RobustPCASpec(2, solver=solver, loss=loss, center=True, explained=True, steps=3)
     plan = robust_pca.plan(spec, VectorsMetadata(300, 6, 4.0), PrivacyTarget(5.0, 1e-6))
     gate, centers = Gate(Records(rows), plan.statistics, plan.releases), []
 
     class Listening:
+        pick = gate.pick
+
         def mean(self, point, statistic="gradient"):
             if statistic != "location":
-                centers.append(point[1] if isinstance(point, tuple) else point.center)
+                both = point if statistic == "change" else (point,)
+                centers.extend(each[1] if isinstance(each, tuple) else each.center for each in both)
             return gate.mean(point, statistic)
 
     answer = robust_pca.run(plan, Listening())
@@ -210,6 +226,28 @@ def crowded(n=6000, dim=10, rank=2, seed=0):
     off -= truth @ (truth.T @ off)
     rows[: n * 4 // 10] = off / np.linalg.norm(off) + 0.01 * rng.standard_normal((n * 4 // 10, dim))
     return rows, truth
+
+
+@pytest.mark.parametrize(
+    ("dim", "rank", "epsilon", "start"),
+    [
+        (10, 1, 0.5, "random"),
+        *((*case, "analyze-gauss") for case in ((10, 1, 0.5), (10, 2, 1.0), (6, 5, 3.0))),
+    ],
+)
+def test_variance_reduced_steps_find_the_principal_subspace(dim, rank, epsilon, start):
+    """The median of 5 runs is within what the plan expects, of rows in its picture; seeded noise."""
+    rows, _ = haystack(4000, dim, rank)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    truth = np.linalg.eigh(unit.T @ unit)[1][:, -rank:]
+    options = {"solver": "rsvrg", "loss": "squared", "start": start}
+    errors = []
+    for seed in range(5):
+        plan, answer = estimate(rows, rank, PrivacyTarget(epsilon, 1e-6), ScaledNoise(seed=seed), **options)
+        errors.append(float(Grassmann(dim, rank).dist(answer.basis, truth)))
+    assert plan.epochs is not None
+    assert np.median(errors) < plan.expected_error.radius_95 < 0.7 * Grassmann(dim, rank).natural_radius
+    assert answer.uncertainty.unknown
 
 
 # Medians of 5 runs with seeded noise: no false alarm where numpy's stream is the same. With another stream,

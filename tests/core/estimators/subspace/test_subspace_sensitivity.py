@@ -19,6 +19,7 @@ from privest.estimators.subspace.losses import (
     Redescending,
     Squared,
     SubspaceDistance,
+    SubspaceDistanceChange,
     SubspaceQuery,
 )
 from privest.estimators.subspace.reaper_losses import Reaper, Relaxation
@@ -26,6 +27,7 @@ from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.estimators.subspace.spherical import on_sphere
+from privest.manifolds.grassmann import Grassmann
 from privest.privacy import grid
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import noisy_sum
@@ -69,6 +71,10 @@ def cases():
                 at = SubspaceQuery(v, loss, center)
                 yield case(name, SubspaceDistance(dim, rank), at, clip, center=center)
                 yield case("look", SecondLook(dim, rank), at, clip, center=center)
+        for clip, center in ((0.05, None), (0.01, away)):
+            near = Grassmann(dim, rank).exp_coordinates(v, np.full(dim * rank, 0.1))
+            both = tuple(SubspaceQuery(each, Squared(), center) for each in (near, v))
+            yield case("change", SubspaceDistanceChange(dim, rank), both, clip, center=center)
         yield case("look", SecondLook(dim, rank), Frame(None, away), 1.0, center=away)
         yield case("moment", SecondMoment(dim), Frame(None, away), 1.0, center=away)
         yield case("distances", DistanceHistogram(), Frame(v, away), 1.0, center=away)

@@ -1,41 +1,35 @@
 """Variance-reduced stochastic gradients (DP-RSVRG), with and without restarts."""
 
-from typing import Literal
+from collections.abc import Callable
 
 from privest.arrays import Array
 from privest.optim.ball import Ball, Walk
+from privest.optim.loops import Epochs
 from privest.privacy.oracle import Oracle
-
-FullNoise = Literal["epoch", "step"]
-"""Whether an anchor's full gradient is released each epoch, or at every inner step (Utpala et al. 2023)."""
 
 
 def variance_reduced(
     ball: Ball,
     gate: Oracle,
     *,
+    asked: Callable[[Array], object] = lambda at: at,
     start: Array,
     step_size: float,
-    epochs: int,
-    frequency: int,
-    full_noise: FullNoise,
-    restarts: int,
+    loops: Epochs,
 ) -> Array:
-    """DP-RSVRG, run `restarts` times over.
+    """DP-RSVRG, run once or several times over.
 
-    An epoch takes the full gradient at its anchor and then `frequency` steps along it plus the change of
+    An epoch takes the full gradient at its anchor and then m steps along it plus the change of
     a batch's gradients since the anchor. With one run the last iterate is returned (output I); with
     more, each run ends with one of its iterates at random (output II) and the next starts there.
 
     Args:
         ball: where the iterates stay.
         gate: releases gradients at a point, and the statistic `change` at (point, anchor).
+        asked: what the gate is asked for the negative gradient at a point; by default the point itself.
         start: (*shape) first iterate.
         step_size: η.
-        epochs: S, of one run.
-        frequency: m, steps of an epoch.
-        full_noise: how often a full gradient is released.
-        restarts: K, runs.
+        loops: S epochs of m steps, K times over.
 
     Returns:
         (*shape) the private point.
@@ -43,19 +37,19 @@ def variance_reduced(
     References:
         Utpala et al. (2023), Algorithm 11, and Algorithm 12 for restarts.
     """
-    for _ in range(restarts):
-        chosen = gate.pick(epochs * frequency)
+    for _ in range(loops.restarts):
+        chosen = gate.pick(loops.epochs * loops.frequency)
         iterates = 0
         walk, kept = Walk(ball, start), start
-        for _ in range(epochs):
-            anchor = walk.point
+        for _ in range(loops.epochs):
+            anchor = asked(walk.point)
             full = gate.mean(anchor)
-            for inner in range(frequency):
-                if inner and full_noise == "step":
+            for inner in range(loops.frequency):
+                if inner and loops.full_noise == "step":
                     full = gate.mean(anchor)
-                change = gate.mean((walk.point, anchor), "change")
+                change = gate.mean((asked(walk.point), anchor), "change")
                 walk.step(step_size * (full + change))
                 kept = walk.point if iterates == chosen else kept
                 iterates += 1
-        start = walk.point if restarts == 1 else kept
+        start = walk.point if loops.restarts == 1 else kept
     return start

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.frechet_mean.variance_reduction import FullNoise
+
+FullNoise = Literal["epoch", "step"]
+"""Whether an anchor's full gradient is released each epoch, or at every inner step (Utpala et al. 2023)."""
 
 MOST_STEPS = 1_000_000
 """Most steps of a run on random batches; a run on full gradients may have a thousandth of it."""
@@ -105,6 +108,8 @@ class LoopProblem:
         unit: total variance of the noise on a mean of all records, of clip 1, that has all of the budget.
         mu_squared: the budget.
         rate: q, probability of a record to be in a batch.
+        curvatures: eigenvalues that the Hessian may have near the minimiser, of which the worst counts.
+        reach: distance beyond which the mean gradient hardly grows; C₀ over the first of these by default.
     """
 
     distance: float
@@ -113,6 +118,8 @@ class LoopProblem:
     unit: float
     mu_squared: float
     rate: float
+    curvatures: tuple[float, ...] = (1.0,)
+    reach: float | None = None
 
     def batch_variance(self, clip: Array, count: Array, share: Array) -> Array:
         """Total variance of the noise on a batch's mean, for so many with this share of the budget.
@@ -188,19 +195,21 @@ def predicted(
         full: (k,) total variance of the noise on a full gradient.
         change: (k,) total variance of the noise on a change.
     """
-    shape = (len(_CASES), len(epochs))
-    begin, whole = (np.array(each)[:, None] for each in zip(*_CASES, strict=True))
+    cases = [(*case, curvature) for curvature in problem.curvatures for case in _CASES]
+    shape = (len(cases), len(epochs))
+    begin, whole, curvature = (np.array(each)[:, None] for each in zip(*cases, strict=True))
+    reach = problem.clip / problem.curvatures[0] if problem.reach is None else problem.reach
     bias, noise = problem.distance * np.broadcast_to(begin, shape), np.zeros(shape)
     for epoch in range(int(epochs.max())):
         on = epoch < epochs
         away = np.sqrt(bias**2 + noise)
-        pull = np.where(whole, 1.0, problem.clip / np.sqrt(away**2 + problem.clip**2))
+        pull = curvature * np.where(whole, 1.0, reach / np.sqrt(away**2 + reach**2))
         gone, follows, shaken = (np.zeros(shape) for _ in range(3))
         for step in range(int(steps.max())):
             goes = on & (step < steps)
             far = np.sqrt((gone * away) ** 2 + follows**2 * full + shaken)
             through = 1 / np.maximum(1.0, problem.hessian * far / clip)
-            held = 1 - length * through
+            held = 1 - length * curvature * through
             gone = np.where(goes, gone * held + length * pull, gone)
             follows = np.where(goes, follows * held + length, follows)
             shaken = np.where(goes, shaken * held**2 + length**2 * change, shaken)

@@ -1,0 +1,133 @@
+"""Figure 3b of Utpala et al. 2023: the leading eigenvector by DP-RGD, DP-RSGD and DP-RSVRG, by passes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+from matplotlib import pyplot as plt
+from scipy.io import loadmat
+
+from benchmarks.passes import Curve, Traced, curve, drawn, saved
+from benchmarks.report import publish, table
+from privest.arrays import Array
+from privest.estimators.subspace import robust_pca
+from privest.estimators.subspace.losses import SubspaceQuery
+from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
+from privest.estimators.subspace.spherical import on_sphere
+from privest.metadata import VectorsMetadata
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate
+from privest.records import Records
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+FILES = {"satimage": ("data_satimage.mat", "satimage"), "ijcnn": ("data_ijcnn.mat", "ijcnn_data")}
+EPSILONS, DELTA, SEEDS = (0.1, 0.3, 0.5), 1e-6, 3
+SOLVERS: dict[str, list[dict[str, Any]]] = {
+    "DP-RGD": [{"solver": "ggd", "steps": steps} for steps in (10, 20, 30)],
+    "DP-RSGD": [
+        {"solver": "sggd", "steps": steps, "step_size": length}
+        for steps in (50, 100, 200)
+        for length in (0.1, 0.3)
+    ],
+    "DP-RSVRG": [{"solver": "rsvrg"}],
+}
+"""Options by solver. Where there are several the best by the result is told, as the paper picks its own."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows, and the second moment of what the gate sees of them."""
+
+    rows: Array
+    moment: Array
+
+    def risk(self, at: SubspaceQuery | Array) -> float:
+        """F(w) − F(w*), F(w) = −mean of (wᵀz)², z a row over its length."""
+        w = (at.basis if isinstance(at, SubspaceQuery) else at)[:, 0]
+        return float(np.linalg.eigvalsh(self.moment)[-1] - w @ self.moment @ w)
+
+    def plan(self, epsilon: float, **options: Any) -> RobustPCAPlan:
+        """A plan of the leading eigenvector from a public random start."""
+        n, dim = self.rows.shape
+        shape = VectorsMetadata(n, dim, float(np.linalg.norm(self.rows, axis=1).max()))
+        spec = RobustPCASpec(1, loss="squared", start="random", **options)
+        return robust_pca.plan(spec, shape, PrivacyTarget(epsilon, DELTA))
+
+
+def problem(name: str) -> Problem:
+    file, key = FILES[name]
+    rows = np.ascontiguousarray(loadmat(DATA / file)[key], dtype=np.float64)
+    z = on_sphere(rows)
+    return Problem(rows, z.T @ z / len(z))
+
+
+def runs(of: Problem, planned: RobustPCAPlan) -> list[Curve]:
+    """Curves of risk of several runs."""
+    curves = []
+    for _ in range(SEEDS):
+        gate = Traced(
+            Gate(Records(of.rows), planned.statistics, planned.releases), planned.releases, len(of.rows)
+        )
+        found = robust_pca.run(planned, gate)
+        curves.append(curve(gate, found.basis, of.risk))
+    return curves
+
+
+def told(planned: RobustPCAPlan, risks: list[float], passes: float) -> str:
+    """A cell of the table."""
+    loops = planned.epochs
+    steps = f"S = {loops.epochs}, m = {loops.frequency}" if loops else f"{len(planned.step_sizes)} steps"
+    spread = f"{mean(risks):.1e} ± {stdev(risks):.0e}"
+    return f"{spread} ({steps}, η = {planned.step_sizes[0]:.2g}, {passes:.1f} passes)"
+
+
+def main() -> None:
+    """The table, and a picture of risk over passes."""
+    missing = [name for name, (file, _) in FILES.items() if not (DATA / file).exists()]
+    lines: list[list[str]] = [[name, "rows not at hand", *["–"] * len(EPSILONS)] for name in missing]
+    pictures = []
+    for name in (name for name in FILES if name not in missing):
+        of = problem(name)
+        about = f"{name}, {of.rows.shape[0]:,}×{of.rows.shape[1]}"
+        canvas, axes = plt.subplots(1, len(EPSILONS), figsize=(13, 3.6), sharey=True, layout="constrained")
+        for label, choices in SOLVERS.items():
+            cells = [about, label]
+            for axis, epsilon in zip(axes, EPSILONS, strict=True):
+                tried = []
+                for options in choices:
+                    planned = of.plan(epsilon, **options)
+                    tried.append((planned, runs(of, planned)))
+                planned, curves = min(tried, key=lambda each: mean(risks[-1] for _, risks in each[1]))
+                cells.append(told(planned, [risks[-1] for _, risks in curves], curves[0][0][-1]))
+                print(*cells[:2], epsilon, cells[-1], flush=True)
+                drawn(axis, label, curves)
+                axis.set(title=f"{name}, ε = {epsilon:g}", xlabel="passes")
+            lines.append(cells)
+        axes[0].set_ylabel("F(w) − F(w*)")
+        axes[0].legend()
+        pictures.append(saved(canvas, f"figure-3b-{name}", f"The leading eigenvector of {name}"))
+        eigenvalues = np.linalg.eigvalsh(of.moment)[::-1]
+        lines.append([about, f"(eigenvalues {eigenvalues[0]:.3f}, {eigenvalues[1]:.3f} …)", *["–"] * 3])
+    body = f"""
+F(w) − F(w*), F(w) = −mean of (wᵀz)², z a row divided by its length; δ = {DELTA:g}, mean ± standard deviation
+of {SEEDS} runs from the same public random start. DP-RSVRG is `solver: rsvrg` with `loss: squared`: its
+loops, clip and step are the planner's, from public facts. For DP-RGD 10, 20 and 30 steps of length 1
+were run, for DP-RSGD 50, 100 and 200 steps of length .1 and .3 on batches of 256, and **the best by
+the result is told**, which spends budget that is not counted: so the paper picks its own. One pass is n
+gradients (the paper's IFO calls over n).
+
+{table(["data", "solver", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)], lines)}
+
+{chr(10).join(pictures)}
+
+The pictures have the median risk of these runs over passes.
+"""
+    publish(
+        "figure-3b", "Utpala et al. (2023), Figure 3b: the leading eigenvector", body, page="reproductions.md"
+    )
+
+
+if __name__ == "__main__":
+    main()
