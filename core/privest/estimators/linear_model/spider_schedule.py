@@ -29,8 +29,8 @@ first term, of which the change of curvature takes the second, the gradient's er
 Hessian the last."""
 
 _WEAKEST = 1 / 4
-"""Share of −√(ρα) of a curvature that an escape has the time to follow. A half would do for the guarantee. But
-α is made of a run's largest errors, and with usual ones, of less than half their size, more is seen."""
+"""Share of −√(ρα) of a curvature that an escape has the time to follow. A half would do for the guarantee.
+But α is made of a run's largest errors, and with usual ones, of less than half their size, more is seen."""
 
 _COARSEST = 20.0
 """α over G at most: there a gradient is off by about G/2 in the mean, and with more it would tell nothing."""

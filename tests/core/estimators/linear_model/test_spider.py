@@ -344,7 +344,7 @@ def test_the_warning_names_how_many_records_would_do():
 def test_an_escape_has_the_time_it_needs_and_gains_what_the_plan_counts_on(share):
     """Three quarters of −√(ρα) is what the largest error of a Hessian leaves, beside that of a gradient.
 
-    A quarter of it is followed too; what that gains is not counted on. Records are so many that steps are short.
+    A quarter of it is followed too; what that gains is not counted on. With so many records steps are short.
     """
     asked = problem(PhaseRetrieval(6), n=10**8)
     found = plan(asked)
