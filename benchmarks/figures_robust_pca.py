@@ -202,7 +202,7 @@ def measure(jobs: Sequence[Job]) -> dict[Job, Course]:
 
 # What is run.
 
-RUNS_1, RUNS_2, RUNS_4, RUNS_5, RUNS_6 = 5, 3, 3, 3, 3
+RUNS_1, RUNS_2, RUNS_4, RUNS_5, RUNS_6 = 10, 3, 3, 5, 3
 STEPS_1 = 2_000
 MARKS = tuple(np.unique(np.geomspace(1, STEPS_1, 40).round().astype(int)).tolist())
 PANELS_1: tuple[tuple[str, Literal["certified", "printed"], float], ...] = (
@@ -210,10 +210,10 @@ PANELS_1: tuple[tuple[str, Literal["certified", "printed"], float], ...] = (
     ("Certified, δ = 1/√N", "certified", WEAK),
     ("Certified, δ = 1/(N√N)", "certified", STRONG),
 )
-NS, DIMS_2 = (75, 150, 300, 600, 1_200), (4, 12, 36)
-EPSILONS, POWERS = (0.05, 0.2, 0.8), (0.5, 1.5, 3.0)
-BATCHES, RATIOS = (1, 16, 256), (0.1, 0.3, 0.5, 0.7, 0.9)
-DIMS_6, RANKS = (6, 12, 24), (1, 2, 3)
+NS, DIMS_2 = (75, 150, 300, 600, 1_200), (4, 8, 16, 32, 64)
+EPSILONS, POWERS = (0.05, 0.1, 0.2, 0.4, 0.8), (0.5, 1.5, 3.0)
+BATCHES, RATIOS = (1, 4, 16, 64, 256), (0.1, 0.3, 0.5, 0.7, 0.9)
+DIMS_6, RANKS = (6, 12, 24, 48), (1, 2, 3, 5)
 STOCHASTIC = tuple(FULL)
 TOLERANCE = 1e-2
 EXACT = -12.0

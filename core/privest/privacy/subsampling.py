@@ -338,8 +338,13 @@ def noises_for(
     while high - low > _NEAR:
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
+    # No certificate covers a run that is all but certain to tell who is in it: it is a long way up then.
+    low, further = high, _NEAR
     while choice(runs(high), allowed) is None:
-        high += _NEAR
+        low, high, further = high, high + further, 2 * further
+    while high - low > 1.5 * _NEAR:
+        middle = (low + high) / 2
+        low, high = (low, middle) if choice(runs(middle), allowed) else (middle, high)
     return runs(high)
 
 

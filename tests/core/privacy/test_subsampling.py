@@ -479,6 +479,24 @@ def test_the_noise_found_is_enough_and_hardly_more(scheme, rate, steps, epsilon,
     assert spent >= 0.97 * mu or sqrt(certify((less,), slack).mu_squared) > mu
 
 
+def test_a_plan_at_an_absurd_epsilon_asks_for_few_certificates(monkeypatch):
+    """δ at 0 rounds to 1 there, which no μ covers: the search for noise goes up, and soon arrives."""
+    asked = []
+    composed_of = subsampling._composed
+
+    def counted(parts, tail):
+        asked.append(parts[0][0].cell)
+        return composed_of(parts, tail)
+
+    monkeypatch.setattr(subsampling, "_composed", counted)
+    mu = mu_for(1e4, 1e-6)
+    (run,) = noises_for("poisson", 0.5, ((200, 1.0),), ((mu, 9e-7),))
+    assert len(asked) < 60
+    cost = certify((run,), 9e-7).mu_squared
+    assert cost <= mu**2
+    assert cost > 100  # no δ is below 1 − 10⁻¹² that 14-Gaussian DP allows, nor can be told from 1
+
+
 def test_blocks_of_one_kind_cost_what_their_run_costs():
     run = noise_for("poisson", 0.01, 300, ((0.5, 1e-8),))
     facts = {"statistic": "gradient", "n": 50_000, "size": 7, "clip": 0.3}

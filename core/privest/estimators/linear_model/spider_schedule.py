@@ -20,9 +20,17 @@ _HESSIAN_SHARE = 1 / 4
 FAILURE = 0.05
 """ω: probability that some error of a run is larger than planned, and that nothing is guaranteed."""
 
-_DESCENT = 1 / 12
-"""What an escape gains, over √(α³/ρ), with such errors: Ξ = √(α/ρ) along a curvature of −√(ρα) gains one
-half, of which the change of curvature takes 1/6, the gradient's error 1/8 and the Hessian's 1/8."""
+_REACH = 2 / 3
+"""Ξ over √(α/ρ). More would gain more of a curvature of −√(ρα), and pass by what weaker ones lead to."""
+
+_DESCENT = _REACH**2 / 2 - _REACH**3 / 6 - _REACH / 8 - _REACH**2 / 8
+"""What an escape gains, over √(α³/ρ), with such errors: about 1/30. Ξ along a curvature of −√(ρα) gains the
+first term, of which the change of curvature takes the second, the gradient's error the third and that of the
+Hessian the last."""
+
+_WEAKEST = 1 / 4
+"""Share of −√(ρα) of a curvature that an escape has the time to follow. A half would do for the guarantee.
+But α is made of a run's largest errors, and with usual ones, of less than half their size, more is seen."""
 
 _COARSEST = 20.0
 """α over G at most: there a gradient is off by about G/2 in the mean, and with more it would tell nothing."""
@@ -171,7 +179,7 @@ def _needed(problem: Problem, alpha: float) -> float:
     """Records with which the guarantee holds at the latest: Lemma 3.15, in plain constants.
 
     While |g| > α/2 a step gains η|g|²/4, so these |g| add up to at most 8BM/α, in BM/(4(α/8)²) steps. Of
-    escapes there are 12·B√ρ/α^1.5, each of which goes Ξ. A refresh takes b, and the rest b/G for each unit
+    escapes there are 30·B√ρ/α^1.5, each of which goes Ξ. A refresh takes b, and the rest b/G for each unit
     of |g|, rounded up at every step; a Hessian has a batch of its own.
 
     (The lemma's refreshes after every τ escapes come to bBMρ/α³ with the τ of the theorem, and to bB√ρ/α^1.5
@@ -182,7 +190,7 @@ def _needed(problem: Problem, alpha: float) -> float:
     sizes, lengths = _sizes(problem, alpha), _Lengths.of(problem, alpha)
     error = _GRADIENT_SHARE * alpha
     path = excess * loss.gradient_lipschitz / error
-    path += lengths.escapes * loss.gradient_lipschitz * sqrt(alpha / loss.hessian_lipschitz)
+    path += lengths.escapes * loss.gradient_lipschitz * _REACH * sqrt(alpha / loss.hessian_lipschitz)
     refreshes = 1 + path / sizes.drift
     return (
         sizes.batch * (refreshes + path / loss.gradient_bound)
@@ -207,7 +215,7 @@ def plan(problem: Problem, *, escape: Escape | None = None) -> SpiderPlan:
     sizes = _sizes(problem, alpha)
     if sizes.batch + 2 * sizes.hessian_batch > problem.n:
         raise ValueError(_refusal(problem, coarsest))
-    radius = sqrt(alpha / loss.hessian_lipschitz)
+    radius = _REACH * sqrt(alpha / loss.hessian_lipschitz)
     gradients = prefix_sums(
         "square-root",
         statistic=GRADIENT,
@@ -304,9 +312,9 @@ def _noise_of(problem: Problem, sizes: _Sizes, escape: Escape, products: int, ra
 
 
 def _escape_steps(problem: Problem, alpha: float, radius: float, gradients: PrefixSums) -> int:
-    """Γ: in which the noise on one gradient, along a curvature of half of −√(ρα), grows to 2Ξ (Lemma 3.9)."""
+    """Γ: in which the noise on one gradient, along a share of −√(ρα), grows to 2Ξ (Lemma 3.9)."""
     loss = problem.loss
-    growth = log1p(sqrt(loss.hessian_lipschitz * alpha) / (2 * loss.gradient_lipschitz))
+    growth = log1p(_WEAKEST * sqrt(loss.hessian_lipschitz * alpha) / loss.gradient_lipschitz)
     # Along one direction it is shorter than this share of σ with a probability of ω/4 in all escapes.
     share = sqrt(pi / 2) * FAILURE / (4 * max(1.0, _Lengths.of(problem, alpha).escapes))
     first = share * gradients.scale / loss.gradient_lipschitz
