@@ -4,13 +4,14 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
-from testing.server import LABELLED, npy, told_apart
+from testing.server import LABELLED, npy, told_apart, until
 from testing.sites import Sites, sites
 from testing.wire import Wire, wired
 
@@ -110,11 +111,15 @@ def test_a_row_on_the_wire_would_be_seen(over_wires: tuple[Sites, list[Wire]]) -
     """As bytes, as text and hashed: the recorder is no blind one."""
     wire = over_wires[1][0]
     table = np.random.default_rng(5).standard_normal((3, 2))
+
+    def seen(mark: bytes) -> bool:
+        return mark in found(marks_of(table), wire.all)
+
     for mark in (
         table[0, :1].tobytes(),
         json.dumps(table[1, 0]).encode(),
         hashlib.sha256(npy(table)).digest(),
     ):
-        assert mark not in found(marks_of(table), wire.all)
-        httpx.post(f"{wire.url}/v1/nowhere", content=mark)
-        assert mark in found(marks_of(table), wire.all)
+        assert not seen(mark)
+        httpx.post(f"{wire.url}/v1/nowhere", content=mark)  # which may be answered before all of it was sent
+        until(partial(seen, mark))
