@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,20 +18,20 @@ clean = multiprocessing.get_context("forkserver")
 def forked_with(module: str) -> Iterator[None]:
     """Have processes be forked from one that has loaded a module of tests.
 
-    A process has one such server: workers of a service that tests run in their own process are forked from it
-    too, with what they need. So any that runs is ended before, and this one afterwards.
+    That is a server beside the one that Python has for each process, from which workers of services go on to
+    be forked that tests run in their own process: it does not end before they do.
     """
-    _end()
+    own = forkserver.ForkServer()
+    own.set_forkserver_preload([module])
     with pytest.MonkeyPatch.context() as patch:
         # Before Python 3.14 the server itself finds modules by the environment alone.
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        clean.set_forkserver_preload([module])
-        forkserver.ensure_running()
+        own.ensure_running()
     try:
-        yield
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(forkserver, "connect_to_new_process", own.connect_to_new_process)
+            yield
     finally:
-        _end()
-
-
-def _end() -> None:
-    forkserver._forkserver._stop()  # pyright: ignore[reportAttributeAccessIssue]
+        # It would wait for all that was forked from it.
+        os.kill(own._forkserver_pid, signal.SIGKILL)  # pyright: ignore[reportAttributeAccessIssue]
+        own._stop()  # pyright: ignore[reportAttributeAccessIssue]
