@@ -11,6 +11,7 @@ from matplotlib import pyplot as plt
 from privest.arrays import Array
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import Release
+from privest.privacy.oracle import Oracle
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 
@@ -23,7 +24,7 @@ def gradients(release: Release) -> float:
     return release.divisor * (2 if release.statistic == "change" else 1)
 
 
-class Traced:
+class Traced(Oracle):
     """A gate that notes where gradients are asked for, and after how many passes over the data.
 
     Args:
@@ -37,7 +38,6 @@ class Traced:
         self._calls = {each.statistic: gradients(each) for each in releases}
         self.passes, self.points = list[float](), list[Any]()
         self.gone = 0.0
-        self.pick = gate.pick
 
     def mean(self, point: Any, statistic: str = "gradient") -> Array:
         """The gate's answer."""
@@ -46,6 +46,10 @@ class Traced:
             self.points.append(point[0] if statistic == "change" else point)
             self.gone += self._calls[statistic] / self._n
         return self._gate.mean(point, statistic)
+
+    def pick(self, count: int) -> int:
+        """The gate's choice."""
+        return self._gate.pick(count)
 
 
 def curve(traced: Traced, end: Any, risk: Callable[[Any], float], most: int = 60) -> Curve:

@@ -52,7 +52,7 @@ def _of_owner(*told: Any) -> Select[*tuple[Any, ...]]:
 
 
 def _holding(*told: Any) -> Select[*tuple[Any, ...]]:
-    """The same of one, whose whole job is held from then on, and so is as it is told."""
+    """Select the same of one, whose whole job is held from then on, and so is as it is told."""
     one = _of_owner(*told).where(_own.id == bindparam("job"))
     return one.with_for_update(of=_whole).execution_options(populate_existing=True)
 

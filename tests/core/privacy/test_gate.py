@@ -176,7 +176,7 @@ def test_a_replaced_record_moves_the_sum_over_a_sample_by_at_most_its_sensitivit
 
 
 def test_what_a_sample_may_be_off_by_is_that_of_the_noise_and_of_sampling():
-    """Of rows at two opposite points at the clip, half each, sampling has all the variance that it may have.
+    """Rows at two opposite points at the clip, half each, have all the variance that rows may have.
 
     Of 400 draws the root mean square is off by a tenth in one of 200 runs, of which this is one.
     """

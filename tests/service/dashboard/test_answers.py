@@ -37,7 +37,7 @@ def test_an_answer_is_a_picture(anna: Hospital, visit: Visit, what: str) -> None
         assert shown.is_visible()
         assert shown.locator("title").first.text_content()
         assert shown.locator("desc").first.text_content()
-    visitor.page.locator("summary").last.click()
+    visitor.page.locator("details:has(pre) > summary").click()
     assert visitor.page.locator("pre").inner_text().startswith("{")
 
 

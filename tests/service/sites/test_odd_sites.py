@@ -114,7 +114,7 @@ def test_a_site_that_does_not_remember_a_question_does_not_run_it(
 
 
 def _settings(site: Site, folder: Path) -> Settings:
-    """Of a service with a site's database, whose dataset has a file of rows."""
+    """Settings of a service with a site's database, whose dataset has a file of rows."""
     for name in ("secret", "key"):
         (folder / name).write_bytes(SIGNERS_KEY)
     rows = Store(folder).path(site.world.owner, site.world.dataset)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest.estimators.federation import Part
+from privest.estimators.federation import Part, Plan
 from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata
 from privest_service.dashboard.answer_tables import answer_tables, written
 from privest_service.dashboard.as_planned import as_planned
@@ -150,12 +150,6 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
             names=names,
             less=address_again(job, plan, 0.5) if job.dataset_id in names else None,
         )
-    told = read_answer(plan, job.result)
-    answer = told.estimate
-    shape = None if plan is None or isinstance(plan, Part) else answered_plan(plan, answer or {}).shape
-    picture = _PICTURES.get(job.kind, _arrays)
-    found = told.uncertainty if told.uncertainty and "of" in told.uncertainty else None
-    planned = as_planned(plan, answer or {}, found, unit(job.kind))
     return render(
         request,
         "answer.html",
@@ -165,19 +159,30 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
         plan=plan,
         name=name,
         title=title(job.kind),
-        pictures=picture(answer, shape),
-        tables=answer_tables(job.kind, answer, getattr(shape, "features", ()), _fills(shape))
-        if answer
-        else [],
-        bounded=_bounded(shape),
-        found=found,
-        planned=planned,
-        more=address_again(job, plan, planned.times) if planned and not planned.reached else None,
-        foretold=told.forecast,
         unit=unit(job.kind),
-        warnings=told.warnings,
-        numbers=json.dumps(answer, indent=2, ensure_ascii=False)[:100_000],
+        **_answered(job, plan, job.result),
     )
+
+
+def _answered(job: Job, plan: Plan | Part | None, result: str) -> dict[str, Any]:
+    """What the page shows of an answer."""
+    told = read_answer(plan, result)
+    answer = told.estimate
+    shape = None if plan is None or isinstance(plan, Part) else answered_plan(plan, answer or {}).shape
+    found = told.uncertainty if told.uncertainty and "of" in told.uncertainty else None
+    planned = as_planned(plan, answer or {}, found, unit(job.kind))
+    features, fills = getattr(shape, "features", ()), _fills(shape)
+    return {
+        "pictures": _PICTURES.get(job.kind, _arrays)(answer, shape),
+        "tables": answer_tables(job.kind, answer, features, fills) if answer else [],
+        "bounded": _bounded(shape),
+        "found": found,
+        "planned": planned,
+        "more": address_again(job, plan, planned.times) if planned and not planned.reached else None,
+        "foretold": told.forecast,
+        "warnings": told.warnings,
+        "numbers": json.dumps(answer, indent=2, ensure_ascii=False)[:100_000],
+    }
 
 
 @router.post("/{job_id}/withdraw")

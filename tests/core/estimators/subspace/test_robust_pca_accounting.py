@@ -278,7 +278,7 @@ def test_relaxations_of_wide_rows_cost_what_is_planned(options):
 
 
 def test_decisions_look_at_samples_where_they_save_time_alone():
-    """Of few records, and for little privacy budget, they look at all of them."""
+    """They look at all records where these are few, and for little privacy budget."""
     decisions = {"wide-tilt", "wide-objective", "tilt", "objective", "distances"}
     for n, epsilon, looked in ((200_000, 1.0, set()), (1_000_000, 0.001, set()), (1_000_000, 1.0, decisions)):
         target = PrivacyTarget(epsilon, 1e-9)
