@@ -1,32 +1,34 @@
 """Processes that tests fork from a loaded one: it is their own, beside that of workers of services."""
 
-import multiprocessing
 import os
+from multiprocessing import SimpleQueue
 
 from testing.processes import clean, forked_with
 
 
 def test_they_are_forked_from_a_server_of_their_own_while_another_has_children():
-    """Python's own server ends after all that was forked from it: whoever ends it waits for workers."""
-    context = multiprocessing.get_context("forkserver")
-    ours, theirs = context.Pipe()
-    worker = context.Process(target=theirs.recv)
-    worker.start()
-    parents = context.SimpleQueue()
-    with forked_with("testing.server"):
-        within = clean.Process(target=_tell_parent, args=(parents,))
-        within.start()
-        within.join()
-        assert within.exitcode == 0
-    after = context.Process(target=_tell_parent, args=(parents,))
-    after.start()
-    after.join()
-    assert parents.get() != parents.get()
-    assert worker.is_alive()
-    ours.send(None)
-    worker.join()
-    assert worker.exitcode == 0
+    """One server would end after all that was forked from it: whoever ends it waits for workers."""
+    parents: SimpleQueue[int] = clean.SimpleQueue()
+    with forked_with("testing.grids"):
+        ours, theirs = clean.Pipe()
+        worker = clean.Process(target=theirs.recv)
+        worker.start()
+        with forked_with("testing.grids"):
+            _ask_for_parent(parents)
+        _ask_for_parent(parents)
+        assert parents.get() != parents.get()
+        assert worker.is_alive()
+        ours.send(None)
+        worker.join()
+        assert worker.exitcode == 0
 
 
-def _tell_parent(parents: "multiprocessing.SimpleQueue[int]") -> None:
+def _ask_for_parent(parents: "SimpleQueue[int]") -> None:
+    asked = clean.Process(target=_tell_parent, args=(parents,))
+    asked.start()
+    asked.join()
+    assert asked.exitcode == 0
+
+
+def _tell_parent(parents: "SimpleQueue[int]") -> None:
     parents.put(os.getppid())
