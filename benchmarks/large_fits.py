@@ -9,10 +9,9 @@ from time import process_time
 
 import numpy as np
 
+from benchmarks.large_cases import LOGISTIC, RANK, SPHERE, SUBSPACE, Case, matrices
 from benchmarks.peers import call
 from benchmarks.report import publish, table
-from benchmarks.scaling import LOGISTIC, MEANS, Case
-from privest import manifolds
 from privest.arrays import Array
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import NoisySum, SampledSum
@@ -21,39 +20,6 @@ from privest_service.estimates.catalogue import KINDS
 from privest_service.workers.memory import keep_freed
 
 RECORDS = 1_000_000
-_RANK, _WIDTH = 3, 20
-
-
-def _sphere(rng: np.random.Generator, n: int) -> Array:
-    space = manifolds.get("sphere", dim=_WIDTH)
-    return space.exp_coordinates(space.reference, _tangent(rng, n))
-
-
-def _tangent(rng: np.random.Generator, n: int) -> Array:
-    space = manifolds.get("sphere", dim=_WIDTH)
-    return space.project_tangent(space.reference, 0.1 * rng.standard_normal((n, _WIDTH)))
-
-
-def _vectors(rng: np.random.Generator, n: int) -> Array:
-    return rng.standard_normal((n, _WIDTH)) * np.where(np.arange(_WIDTH) < _RANK, 3.0, 1.0)
-
-
-SPHERE = Case(
-    f"Fréchet mean on the sphere in R^{_WIDTH}",
-    "frechet-mean",
-    {},
-    {"kind": "points", "manifold": {"name": "sphere", "dim": _WIDTH}, "radius": 1.0},
-    _sphere,
-    (),
-)
-SUBSPACE = Case(
-    f"robust PCA, {_WIDTH} columns, rank {_RANK}",
-    "robust-pca",
-    {"rank": _RANK},
-    {"kind": "vectors", "dim": _WIDTH},
-    _vectors,
-    (),
-)
 
 
 @dataclass(frozen=True)
@@ -78,7 +44,7 @@ def _pca(rows: Array) -> float:
     from sklearn.decomposition import PCA  # noqa: PLC0415 - for this peer alone
 
     begun = process_time()
-    PCA(_RANK, svd_solver="randomized", random_state=0).fit(rows)
+    PCA(RANK, svd_solver="randomized", random_state=0).fit(rows)
     return process_time() - begun
 
 
@@ -91,7 +57,7 @@ def _logistic(rows: Array) -> float:
 
 
 PAIRS = (
-    (MEANS, Peer("pyriemann", _in_their_environment("spd", "pyriemann"))),
+    (matrices(11), Peer("pyriemann", _in_their_environment("spd", "pyriemann"))),
     (SPHERE, Peer("geomstats", _in_their_environment("sphere", "geomstats"))),
     (SUBSPACE, Peer("scikit-learn, randomised PCA", _pca)),
     (LOGISTIC, Peer("scikit-learn, LogisticRegression", _logistic)),

@@ -1,4 +1,4 @@
-"""Large datasets: time and memory as n grows, formats on their way in, and one worker against two."""
+"""Large datasets: time and memory as n grows, formats on their way in, and one worker against several."""
 
 import io
 import json
@@ -10,11 +10,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any, cast
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -24,13 +24,11 @@ from distributed import Client
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
+from benchmarks.large_cases import FEATURES, LOGISTIC, SPHERE, SUBSPACE, Case, matrices
 from benchmarks.report import publish, spread, table
-from privest import manifolds
+from benchmarks.slower_sums import SECONDS_A_CHUNK
 from privest.arrays import Array
-from privest.privacy.cost import PrivacyTarget
-from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.estimates import tasks
-from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.cluster import attempt
 from testing.dask_cluster import Cluster
 
@@ -38,85 +36,25 @@ MEMORY = 1_610_612_736
 """Memory of 1.5 GiB that the runs are held to, in bytes."""
 
 REPEATS = 3
+GROWING: tuple[tuple[Case, tuple[int, ...]], ...] = (
+    (LOGISTIC, (10_000, 100_000, 1_000_000, 10_000_000)),
+    (SUBSPACE, (100_000, 1_000_000, 10_000_000)),
+    (SPHERE, (100_000, 1_000_000, 10_000_000)),
+    (matrices(5), (100_000, 1_000_000, 10_000_000)),
+    (matrices(11), (10_000, 100_000, 1_000_000)),
+    (matrices(30), (10_000, 100_000)),
+)
+"""Cases, and how many records of each are asked about; the most are of one run."""
+
+SHARED: tuple[tuple[Case, int], ...] = (
+    (matrices(11), 300_000),
+    (SUBSPACE, 10_000_000),
+    (LOGISTIC, 10_000_000),
+)
+"""Cases that one, two and four workers of a cluster have in turn."""
+
 _PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
-_BLOCK = 50_000
 _GIB = 2**30
-
-
-@dataclass(frozen=True)
-class Case:
-    """Data of any length, and the question about it."""
-
-    name: str
-    kind: str
-    options: dict[str, Any]
-    declared: dict[str, Any]
-    made: Callable[[np.random.Generator, int], Array]
-    lengths: tuple[int, ...]
-
-    @property
-    def schema(self) -> DatasetSchema:
-        return SCHEMA.validate_json(json.dumps(self.declared))
-
-    def write(self, path: Path, n: int) -> None:
-        """Rows as the store has them, a block at a time."""
-        rows = np.lib.format.open_memmap(
-            path, mode="w+", dtype=np.float64, shape=(n, *self.schema.shape(n).record)
-        )
-        rng = np.random.default_rng(0)
-        for start in range(0, n, _BLOCK):
-            block = rows[start : start + _BLOCK]
-            block[:] = self.made(rng, len(block))
-        rows.flush()
-
-    def plan(self, n: int) -> str:
-        """Make the plan as it would be charged."""
-        kind = KINDS[self.kind]
-        ask = {"dataset": {"id": "x"}, "privacy": {"epsilon": 1.0}} | self.options
-        options = kind.options(kind.request.model_validate(ask))
-        planned = kind.plan_for(options, [(self.schema.shape(n), PrivacyTarget(1.0, n**-1.5))])
-        return kind.plans.dump_json(planned).decode()
-
-    def steps(self, n: int) -> int:
-        """Steps of the default plan, which takes more of them the less noise there is."""
-        return KINDS[self.kind].plans.validate_json(self.plan(n)).steps
-
-
-def _labelled(rng: np.random.Generator, n: int) -> Array:
-    x = rng.standard_normal((n, 20))
-    labels = rng.random(n) < 1 / (1 + np.exp(-x @ np.linspace(-1, 1, 20)))
-    return np.column_stack([x, labels.astype(float)])
-
-
-def _matrices(rng: np.random.Generator, n: int) -> Array:
-    space = manifolds.get("spd", dim=11)
-    return space.exp_coordinates(np.eye(11), 0.1 * rng.standard_normal((n, space.dim)))
-
-
-FEATURES = [f"x{place}" for place in range(20)]
-LOGISTIC = Case(
-    "logistic regression, 20 features",
-    "logistic-regression",
-    {},
-    {
-        "kind": "labelled",
-        "features": FEATURES,
-        "label": "y",
-        "classes": ["0", "1"],
-        "mean": [0.0] * 20,
-        "scale": [1.0] * 20,
-    },
-    _labelled,
-    (10_000, 100_000, 1_000_000, 10_000_000),
-)
-MEANS = Case(
-    "Fréchet mean on SPD(11)",
-    "frechet-mean",
-    {},
-    {"kind": "points", "manifold": {"name": "spd", "dim": 11}, "radius": 2.0},
-    _matrices,
-    (1_000, 10_000, 100_000, 1_000_000),
-)
 
 
 # A run as a worker has it
@@ -126,8 +64,6 @@ _RUN = """
 import os, sys, time
 from privest_service.estimates import worker
 from privest_service.estimates.tasks import run
-from privest_service.workers.pool import begin
-from privest_service.estimates.kinds import run
 from privest_service.workers.pool import begin
 told = os.dup(1)
 begin(int(sys.argv[1]))
@@ -196,14 +132,17 @@ def run(case: Case, plan: str, path: Path) -> tuple[float, int, int]:
     return alone(_RUN, case.kind, plan, str(run_token), str(path))
 
 
-def grown(case: Case, directory: Path) -> list[tuple[int, list[float], int, int]]:
-    """For every n: seconds of its runs, and the largest peaks."""
-    found: list[tuple[int, list[float], int, int]] = []
-    for n in case.lengths:
+Grown = list[tuple[int, list[float], int, int]]
+"""For every n: seconds of its runs, and the largest peaks of own and of mapped memory."""
+
+
+def grown(case: Case, lengths: tuple[int, ...], directory: Path) -> Grown:
+    found: Grown = []
+    for n in lengths:
         path = directory / "rows.npy"
         case.write(path, n)
         plan = case.plan(n)
-        runs = [run(case, plan, path) for _ in range(REPEATS if n < case.lengths[-1] else 1)]
+        runs = [run(case, plan, path) for _ in range(REPEATS if n < lengths[-1] else 1)]
         taken, own, mapped = zip(*runs, strict=True)
         found.append((n, list(taken), max(own), max(mapped)))
         print(case.name, n, spread(list(taken), ".2f"), max(own) >> 20, max(mapped) >> 20, flush=True)
@@ -211,33 +150,32 @@ def grown(case: Case, directory: Path) -> list[tuple[int, list[float], int, int]
     return found
 
 
-def draw(found: dict[str, list[tuple[int, list[float], int, int]]], path: Path) -> None:
-    """Seconds over n, with straight lines through the last point."""
+def draw(found: dict[str, Grown], path: Path) -> None:
+    """Seconds over n, each beside a straight line through its last point."""
     mpl.use("agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend is chosen
 
-    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7.2, 4.6), layout="constrained")
     for name, points in found.items():
         n = np.array([point[0] for point in points])
         middle = np.array([median(point[1]) for point in points])
-        least, most = (np.array([pick(point[1]) for point in points]) for pick in (min, max))
         (line,) = axes.loglog(n, middle, "o-", label=name)
-        axes.fill_between(n, least, most, color=line.get_color(), alpha=0.2)
-        axes.loglog(n, middle[-1] * n / n[-1], ":", color=line.get_color(), label="in proportion to n")
+        axes.loglog(n, middle[-1] * n / n[-1], ":", color=line.get_color())
     axes.set_xlabel("records")
-    axes.set_ylabel("seconds of a run")
+    axes.set_ylabel("seconds of a run (dotted: in proportion to n)")
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(fontsize="small")
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
 
-# One worker and two
+# One worker and several
 
 
 @contextmanager
-def cluster(directory: Path, workers: int, port: int) -> Iterator[Client]:
-    started = Cluster(directory, port)
+def cluster(directory: Path, workers: int, preloaded: str = "") -> Iterator[Client]:
+    port = 8790 + workers
+    started = Cluster(directory, port, preloaded=preloaded)
     started.start(workers)
     try:
         with Client(f"tcp://127.0.0.1:{port}", timeout=60) as client:
@@ -258,21 +196,23 @@ def on_cluster(client: Client, case: Case, plan: str, path: Path) -> float:
     return taken
 
 
-def one_and_two(directory: Path, repeats: int = 5) -> list[list[str]]:
-    """The large regression by one Dask worker and by two, in turn."""
-    path, n = directory / "rows.npy", LOGISTIC.lengths[-1]
-    LOGISTIC.write(path, n)
-    plan = LOGISTIC.plan(n)
-    with cluster(directory, 1, 8790) as one, cluster(directory, 2, 8791) as two:
-        pairs: list[tuple[float, float]] = []
-        for round_ in range(repeats + 1):
-            pair = tuple(on_cluster(client, LOGISTIC, plan, path) for client in (one, two))
-            if round_:  # the first warms both
-                pairs.append(cast("tuple[float, float]", pair))
+def by_workers(directory: Path, case: Case, n: int, repeats: int, preloaded: str = "") -> list[str]:
+    """A large run by one Dask worker, by two and by four, in turn."""
+    path = directory / "rows.npy"
+    case.write(path, n)
+    plan = case.plan(n)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(cluster(directory, each, preloaded)) for each in (1, 2, 4)]
+        for client in clients:  # the first run warms them
+            on_cluster(client, case, plan, path)
+        rounds = [[on_cluster(client, case, plan, path) for client in clients] for _ in range(repeats)]
     path.unlink()
-    single, double = map(list, zip(*pairs, strict=True))
-    ratios = [a / b for a, b in pairs]
-    return [[f"{n:,}", spread(single, ".2f"), spread(double, ".2f"), spread(ratios, ".2f")]]
+    one, two, four = map(list, zip(*rounds, strict=True))
+    ratios = [[a / b for a, b in zip(one, each, strict=True)] for each in (two, four)]
+    seconds = [spread(each, ".1f") for each in (one, two, four)]
+    line = [case.name, f"{n:,}", *seconds, *(spread(each, ".2f") for each in ratios)]
+    print(*line, sep=" | ", flush=True)
+    return line
 
 
 # On the way in
@@ -301,7 +241,7 @@ def _forms(rows: Array) -> dict[str, Callable[[Path], None]]:
 
 def read_in(directory: Path, n: int = 1_000_000) -> list[list[str]]:
     """A million labelled rows by every format, in a process that is held to its memory."""
-    rows = _labelled(np.random.default_rng(0), n)
+    rows = LOGISTIC.made(np.random.default_rng(0), n)
     found: list[list[str]] = []
     for form, write in _forms(rows).items():
         source, target = directory / "in.upload", directory / "in.npy"
@@ -319,31 +259,56 @@ def read_in(directory: Path, n: int = 1_000_000) -> list[list[str]]:
     return found
 
 
+def together(directory: Path, n: int = 1_000_000) -> list[str]:
+    """Two csv files of a million rows by one worker process, one after the other, and by two at once."""
+    rows = LOGISTIC.made(np.random.default_rng(0), n)
+    sources = [directory / f"{place}.upload" for place in range(2)]
+    for source in sources:
+        _forms(rows)["csv"](source)
+
+    def one(source: Path) -> None:
+        target = source.with_suffix(".npy")
+        target.unlink(missing_ok=True)
+        alone(_INGEST, str(source), "csv", json.dumps(LOGISTIC.declared), str(target))
+
+    def taken(workers: int) -> float:
+        begun = time.perf_counter()
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(one, sources))
+        return time.perf_counter() - begun
+
+    pairs = [(taken(1), taken(2)) for _ in range(REPEATS)]
+    alone_, both = map(list, zip(*pairs, strict=True))
+    for source in sources:
+        source.unlink()
+    return [spread(alone_, ".1f"), spread(both, ".1f"), spread([a / b for a, b in pairs], ".2f")]
+
+
 def main() -> None:
     begun = time.perf_counter()
     directory = Path(tempfile.mkdtemp(prefix="privest-scaling-"))
     try:
-        found = {case.name: grown(case, directory) for case in (LOGISTIC, MEANS)}
+        found = {case.name: grown(case, lengths, directory) for case, lengths in GROWING}
         draw(found, _PICTURES / "scaling.png")
-        two = one_and_two(directory)
-        arriving = read_in(directory)
+        shared = [by_workers(directory, case, n, REPEATS) for case, n in SHARED]
+        slower = by_workers(directory, LOGISTIC, 10_000_000, 1, "benchmarks.slower_sums")
+        arriving, both = read_in(directory), together(directory)
     finally:
         shutil.rmtree(directory)
     rows = [
         [
-            case.name,
+            name,
             f"{n:,}",
             spread(taken, ".2f"),
-            f"{case.steps(n)}",
-            f"{1e6 * median(taken) / n / case.steps(n):.2f}",
-            f"{own >> 20}",
-            f"{mapped >> 20}",
+            f"{1e6 * median(taken) / n:.2f}",
+            *(f"{each >> 20}" for each in peaks),
         ]
-        for case in (LOGISTIC, MEANS)
-        for n, taken, own, mapped in found[case.name]
+        for name, points in found.items()
+        for n, taken, *peaks in points
     ]
     memory = psutil.virtual_memory().total / _GIB
-    head = ["run", "records", "seconds", "steps", "µs a record and step", "own memory, MiB", "mapped, MiB"]
+    head = ["run", "records", "seconds", "µs a record", "own memory, MiB", "mapped, MiB"]
+    workers = ["run", "records", "one worker, s", "two, s", "four, s", "one over two", "one over four"]
     publish(
         "scaling",
         "Large datasets",
@@ -352,24 +317,33 @@ A run is the work of one worker process once it is started: it maps the rows, as
 as soon as it is done; ε = 1, default solvers, two threads over chunks. It is held to {MEMORY / _GIB} GiB of
 memory of its own by `RLIMIT_DATA`, as `PRIVEST_WORKER_MEMORY` does. Peaks are of RssAnon and RssFile, looked
 at every 10 ms; what is mapped is mostly the file of the rows, which the kernel takes back when it needs the
-pages. Medians of
-{REPEATS} runs, with the least and the most; the largest were run once. Default plans take more steps the more
-records there are, as there is less noise: a step costs the same for each record. The machine has
-{memory:.0f} GiB, so that files stay cached. The whole took {time.perf_counter() - begun:.0f} s.
+pages. Medians of {REPEATS} runs, with the least and the most; the largest were run once. Plans take other
+steps where there is less noise, and samples of many records. The machine has {memory:.0f} GiB, so that files
+stay cached. The whole took {time.perf_counter() - begun:.0f} s.
 
 {table(head, rows)}
 
 ![Seconds of a run over the number of records](pictures/scaling.png)
 
-One Dask worker against two, one thread each, on the {LOGISTIC.name}; five pairs, in turn,
-after one that warms up. Scheduler, workers and the waiting client share two cores.
+One Dask worker against two and four, one thread each; {REPEATS} rounds, in turn, after one that warms up.
+Scheduler, all workers and the waiting client share two cores, so that four have nothing to be faster by.
 
-{table(["records", "one worker, s", "two, s", "ratio"], two)}
+{table(workers, shared)}
+
+The same with sums that take longer: each worker sleeps {SECONDS_A_CHUNK:g} s for a chunk of its
+partition, which leaves the cores to others. So this shows how the work is shared out, and what scheduler and
+sends add, where there is a core for each worker. One round.
+
+{table(workers, [slower])}
 
 On the way in: a million rows of 20 features and a label, read, checked, fingerprinted and stored by a
 worker that is held to the same memory.
 
 {table(["format", "MB", "seconds", "rows/s", "own memory, MiB"], arriving)}
+
+Two such csv files: each is read by a worker process of its own, so that two are read at once.
+
+{table(["one after the other, s", "both at once, s", "ratio"], [both])}
 """,
     )
 

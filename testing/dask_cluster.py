@@ -19,11 +19,20 @@ class Cluster:
         directory: for its log and whatever workers write.
         port: of the scheduler.
         options: of all its processes, as for TLS.
+        preloaded: a module that its workers import first.
     """
 
-    def __init__(self, directory: Path, port: int, options: Sequence[str] = (), scheme: str = "dask") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        port: int,
+        options: Sequence[str] = (),
+        scheme: str = "dask",
+        preloaded: str = "",
+    ) -> None:
         self.directory, self.log = directory, directory / "cluster.log"
         self.port, self.options = port, options
+        self.preload = ["--preload", preloaded] if preloaded else []
         self.engine = f"{scheme}://127.0.0.1:{port}"
         self.scheduler: subprocess.Popen[bytes] | None = None
         self.workers: list[subprocess.Popen[bytes]] = []
@@ -41,7 +50,7 @@ class Cluster:
             self._begin(
                 "worker", f"{scheme}://127.0.0.1:{self.port}", "--no-nanny", "--nthreads=1",
                 "--memory-limit=0", f"--death-timeout={HANG_GUARD:.0f}",
-                f"--local-directory={self.directory}",
+                f"--local-directory={self.directory}", *self.preload,
             )
         )  # fmt: skip
 

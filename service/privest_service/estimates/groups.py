@@ -1,4 +1,4 @@
-"""What waits for the same accounts is done together: in the order in which it came, group after group."""
+"""What waits in one line is done together: in the order in which it came, group after group."""
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
@@ -12,35 +12,42 @@ R = TypeVar("R")
 _MOST = 32
 """Most of a group: whoever comes next should not wait long for a transaction."""
 
-_THREADS = 8
-"""Groups that are done at a time, each with a connection to the database."""
+_LINES = 2
+"""Lines, each of which does one group at a time, in a thread with a connection to the database.
+
+A transaction of eight owners' charges takes little longer than one of one owner's. More lines make
+smaller groups.
+"""
 
 
 class Groups(Generic[T, R]):
-    """Collects what waits for the same while the group before is done in a thread; waiting holds none."""
+    """Collects what waits in a line while the group before is done in a thread; waiting holds none.
+
+    What is about the same is always in the same line, with other things.
+    """
 
     def __init__(self) -> None:
-        self._waiting = dict[Hashable, list[tuple[T, asyncio.Future[R | Exception]]]]()
+        self._waiting = dict[int, list[tuple[T, asyncio.Future[R | Exception]]]]()
         self._tasks = set[asyncio.Task[None]]()
         self._threads: CapacityLimiter | None = None
 
     async def do(self, about: Hashable, what: T, act: Callable[[Sequence[T]], Sequence[R | Exception]]) -> R:
-        """Have something done in its turn, together with what else waits for the same.
+        """Have something done in its turn, together with what else waits in its line.
 
         Args:
-            about: what it waits for.
+            about: what it is about, which tells its line.
             what: is to be done.
             act: does several in their order, and tells what came of each.
 
         Raises:
             Exception: what came of it, or of all in its group.
         """
-        outcome = asyncio.get_running_loop().create_future()
-        if about in self._waiting:
-            self._waiting[about].append((what, outcome))
+        outcome, line = asyncio.get_running_loop().create_future(), hash(about) % _LINES
+        if line in self._waiting:
+            self._waiting[line].append((what, outcome))
         else:
-            self._waiting[about] = [(what, outcome)]
-            task = asyncio.create_task(self._in_turn(about, act))
+            self._waiting[line] = [(what, outcome)]
+            task = asyncio.create_task(self._in_turn(line, act))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         found = await outcome
@@ -48,10 +55,10 @@ class Groups(Generic[T, R]):
             raise found
         return found
 
-    async def _in_turn(self, about: Hashable, act: Callable[[Sequence[T]], Sequence[R | Exception]]) -> None:
-        self._threads = self._threads or CapacityLimiter(_THREADS)
-        while waiting := self._waiting[about]:
-            self._waiting[about] = waiting[_MOST:]
+    async def _in_turn(self, line: int, act: Callable[[Sequence[T]], Sequence[R | Exception]]) -> None:
+        self._threads = self._threads or CapacityLimiter(_LINES)
+        while waiting := self._waiting[line]:
+            self._waiting[line] = waiting[_MOST:]
             group = waiting[:_MOST]
             try:
                 outcomes = await to_thread.run_sync(act, [what for what, _ in group], limiter=self._threads)
@@ -60,4 +67,4 @@ class Groups(Generic[T, R]):
             for (_, future), outcome in zip(group, outcomes, strict=True):
                 if not future.done():  # whoever waited may be gone
                     future.set_result(outcome)
-        del self._waiting[about]
+        del self._waiting[line]

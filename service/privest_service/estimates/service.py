@@ -117,7 +117,7 @@ class Submissions:
     async def submit_together(
         self, caller: Principal, kind: Kind, request: EstimateRequest, key: str
     ) -> Answer:
-        """Do what `submit` does, in one transaction with others that wait for the same owners.
+        """Do what `submit` does, in one transaction with others that wait.
 
         Raises:
             Problem: whatever refuses the request; nothing is then charged and the key stays free.

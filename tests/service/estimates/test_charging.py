@@ -80,6 +80,17 @@ def test_a_group_is_charged_in_its_order_and_who_is_refused_leaves_no_trace(data
     assert _faults(database) == []
 
 
+def test_owners_of_one_group_do_not_pay_for_each_other(database: Database) -> None:
+    worlds = [World.make(database, _of(places)) for places in (1, 3)]
+    order = [(0, "a"), (1, "b"), (0, "c"), (1, "d")]
+    outcomes = _submissions(database)._charge_each([_asked(database, worlds[at], key) for at, key in order])
+    assert [type(each) for each in outcomes] == [Answer, Answer, BudgetExceeded, Answer]
+    with database.read() as session:
+        for world, paid in zip(worlds, (1, 2), strict=True):
+            assert {each.mu_squared_spent for each in world.accounts(session)} == {paid * COST.mu_squared}
+    assert _faults(database) == []
+
+
 def test_a_key_and_a_question_are_known_within_the_group(database: Database) -> None:
     world = World.make(database)
     first, again = _asked(database, world, "a", reuse=True), _asked(database, world, "a", reuse=True)

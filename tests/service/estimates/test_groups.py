@@ -1,4 +1,4 @@
-"""What waits for the same is done together, in the order in which it came."""
+"""What waits in one line is done together, in the order in which it came."""
 
 import asyncio
 import threading
@@ -19,10 +19,12 @@ def test_what_comes_meanwhile_is_the_next_group_in_its_order() -> None:
         return [10 * each for each in some]
 
     async def main() -> list[int]:
-        first = asyncio.create_task(groups.do("a", 0, act))
+        first = asyncio.create_task(groups.do(0, 0, act))
         while not done:
             await asyncio.sleep(0)
-        others = [asyncio.create_task(groups.do("a", each, act)) for each in (3, 1, 2)]
+        # Even numbers wait in one line.
+        come = ((0, 3), (2, 1), (4, 2))
+        others = [asyncio.create_task(groups.do(about, each, act)) for about, each in come]
         await asyncio.sleep(0)
         go.set()
         return [await each for each in (first, *others)]
@@ -31,7 +33,7 @@ def test_what_comes_meanwhile_is_the_next_group_in_its_order() -> None:
     assert done == [[0], [3, 1, 2]]
 
 
-def test_who_waits_for_something_else_does_not_wait_for_this() -> None:
+def test_who_waits_in_the_other_line_does_not_wait_for_this() -> None:
     groups, go = Groups[str, str](), threading.Event()
 
     def wait(some: Sequence[str]) -> Sequence[str]:
@@ -39,8 +41,8 @@ def test_who_waits_for_something_else_does_not_wait_for_this() -> None:
         return some
 
     async def main() -> None:
-        held = asyncio.create_task(groups.do("a", "held", wait))
-        assert await groups.do("b", "free", lambda some: some) == "free"
+        held = asyncio.create_task(groups.do(0, "held", wait))
+        assert await groups.do(1, "free", lambda some: some) == "free"
         assert not held.done()
         go.set()
         assert await held == "held"

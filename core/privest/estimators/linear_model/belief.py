@@ -108,6 +108,9 @@ class Belief:
         prior: precision before any evidence.
         bent: Hessian of the mean loss, without its penalty.
         ridge: (size,) second derivatives of the penalty.
+        hidden: whether noise alone may have made the curvature along some direction that classes can differ
+            in. Along it the covariance is as wide as coefficients usually are, and evidence narrows it by
+            a curvature that may be less: it has held less often than it should where classes all but part.
     """
 
     mean: Array
@@ -116,6 +119,7 @@ class Belief:
     prior: Array
     bent: Array
     ridge: Array
+    hidden: bool
 
     def sampling(self, n: float) -> Array:
         """Covariance by the sampling of n rows, where the model holds: gradients then vary by the Hessian."""
@@ -164,7 +168,10 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
     held = known @ before @ (mean - start.ravel())
     bent = pooled.hessian / units[:, None] / units
     noisy = noisy * (gain @ gain.T)
-    return Belief(mean.reshape(start.shape), known + np.outer(held, held), noisy, before, bent, prior.penalty)
+    errors = known + np.outer(held, held)
+    return Belief(
+        mean.reshape(start.shape), errors, noisy, before, bent, prior.penalty, pooled.hides(columns)
+    )
 
 
 @dataclass(frozen=True)
@@ -182,6 +189,16 @@ class _Pooled:
     seen: Array
     variance: float
     bend: float
+
+    def hides(self, columns: int) -> bool:
+        """Whether some eigenvalue of contrasts may be no larger than noise alone makes the largest.
+
+        That is about √(2·size) deviations; and the eigenvalue's own noise may have made it two larger.
+        """
+        size = len(self.hessian)
+        loud = (np.sqrt(2 * size) + 2) * np.sqrt(self.variance)
+        clear = np.count_nonzero(np.linalg.eigvalsh(self.hessian) > loud)
+        return bool(clear < size * max(columns - 1, 1) / columns)
 
     @classmethod
     def of(cls, evidence: Sequence[Evidence]) -> "_Pooled":

@@ -55,6 +55,11 @@ _HANG_TOGETHER = (
     "much larger, and further off, than is stated"
 )
 
+_CURVATURE_HIDDEN = (
+    "the noise hides the curvature of the loss along some direction of the coefficients: how far off they "
+    "may be along it is stated as for coefficients of usual size, and larger ones may be further off"
+)
+
 _FURTHEST = 1.5
 """Root mean square by which a step may move scores."""
 
@@ -174,7 +179,8 @@ class NewtonSolver:
                 fit = self._concluded(belief, feature_map, n, evidence[-1].seen.taken)
                 hidden = hides_a_class(first, deviation, feature_map)
                 together = (_HANG_TOGETHER,) if self._hang_together(moment) else ()
-                return replace(fit, hidden=hidden, warnings=fit.warnings + together)
+                curvature = (_CURVATURE_HIDDEN,) if belief.hidden else ()
+                return replace(fit, hidden=hidden, warnings=fit.warnings + together + curvature)
             way = (belief.mean - at) / units
             moved = sqrt(float(np.sum((way @ moment.clean) * way)) / len(way))
             at = at + min(1.0, _FURTHEST / max(moved, 1e-300)) * (belief.mean - at)

@@ -182,6 +182,16 @@ def test_features_that_hang_together_are_warned_of():
         assert any("hang together" in said for said in found.uncertainty.warnings)
 
 
+@pytest.mark.parametrize(("size", "odds", "hidden"), [(3.0, -6.0, True), (1.0, 0.0, False)])
+def test_a_curvature_that_noise_hides_is_told(size, odds, hidden):
+    """A rare class that one feature all but parts bends the loss less than noise does; even ones do not."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((8_000, D))
+    rows = np.column_stack([x, rng.random(len(x)) < expit(size * x[:, 0] + odds)])
+    for _, found in fits(rows, 1.0, 3):
+        assert hidden == any("hides the curvature" in said for said in found.uncertainty.warnings)
+
+
 def _evidence(at, slope, answer, deviation, *, curved=1e-9):
     """A gradient of ½(b − answer)ᵀ·slope·(b − answer) at b = `at`, and its Hessian, all but without noise."""
     pull = slope @ (answer - at)
