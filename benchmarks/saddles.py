@@ -37,7 +37,7 @@ sampling may add to it in one of 20 runs. At a square root of a matrix the least
 A record's Hessian there is d times as large as the mean one, and so are G² and M against what steers the
 descent. The stated bounds on curvature do not hold for it, and records beyond them are clipped: of −2.9 the
 gate releases −0.6, less than the largest error that an escape allows for, and the two Hessians take most of
-the records. Before 2026-11-26 an escape was Algorithm 2 of the paper, which descends on the released model
+the records. An escape was, before 2026-11-26, Algorithm 2 of the paper, which descends on the released model
 until it is a distance off. It left this saddle in 6 of 10 runs, and with 200,000 records in all: on noise, as
 what it saw of the curvature was within its doubt. But the guarantee did not hold of it. With the largest
 errors such a way may lead up, and the Hessian's error was counted once and not twice (`spider_schedule`).

@@ -326,7 +326,7 @@ def test_the_warning_names_how_many_records_would_do():
 
 
 def surely_falls(gradient, hessian, way, e, h, rho):
-    """By how much F falls at least, of all F whose derivatives these are but for e and h."""
+    """The least by which F falls, of all F whose derivatives these are but for e and h."""
     r = np.linalg.norm(way)
     return -(gradient @ way + e * r + (way @ hessian @ way + h * r**2) / 2 + rho * r**3 / 6)
 
