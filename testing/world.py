@@ -1,6 +1,5 @@
 """The service without HTTP or workers: requests are charged, claimed and ended by its own functions."""
 
-from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
 from types import SimpleNamespace
@@ -215,9 +214,7 @@ class World:
     def end(self, database: Database, job: str | None, result: str | None) -> None:
         """Store the end of a run, as the engine does."""
         assert job is not None
-        run: Future[str] = Future()
-        run.set_exception(RuntimeError()) if result is None else run.set_result(result)
-        _engine(database)._end(job, run)
+        _engine(database)._end(job, result)
 
 
 def _engine(database: Database) -> Engine:

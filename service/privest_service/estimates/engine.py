@@ -11,7 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
 
@@ -45,16 +45,30 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
+class Run:
+    """The function that runs a job, with what it is given.
+
+    Attributes:
+        function: takes what is given.
+        given: to it.
+        again: whether it may be begun once more where it was lost, as it reads no rows and draws no noise.
+    """
+
+    function: Callable[..., str]
+    given: Sequence[str]
+    again: bool = False
+
+
+@dataclass(frozen=True)
 class Claimed:
-    """A job whose charge is final, and the function that runs it, with what that is given."""
+    """A job whose charge is final, and what runs it."""
 
     job: Job
-    run: Callable[..., str]
-    given: Sequence[str]
+    run: Run
 
 
-JointRuns = Callable[[Session, Job, JointRun, Sequence[str]], tuple[Callable[..., str], Sequence[str]]]
-"""Finds the function that runs a job which a hub and sites have together, with what it is given.
+JointRuns = Callable[[Session, Job, JointRun, Sequence[str]], Run]
+"""Finds what runs a job that a hub and sites have together.
 
 It is told what is noted of that run, with the permit and the paths of the rows.
 """
@@ -240,9 +254,10 @@ class Engine:
     def _claimed(self, session: Session, job: Job) -> Claimed:
         given = [str(self._store.run_token(job.id)), *self._paths(session, job)]
         joint = jobs.joint_run(session, job.id)
-        if joint is None or self.joint_runs is None:
-            return Claimed(job, run_job, [job.kind, job.plan, *given])
-        return Claimed(job, *self.joint_runs(session, job, joint, given))
+        run = Run(run_job, [job.kind, job.plan, *given])
+        if joint is not None and self.joint_runs is not None:
+            run = self.joint_runs(session, job, joint, given)
+        return Claimed(job, run)
 
     def _served(self) -> list[str]:
         """Submitters whose jobs run on all workers but one, which is left to whoever else comes."""
@@ -262,20 +277,32 @@ class Engine:
         with self._counting:
             self._running[job.submitter_id] += 1
         seconds = min(self._job_timeout, _DUMMY_SECONDS) if job.dummy else self._job_timeout
-        try:
-            future = self._runners.call(seconds, claimed.run, *claimed.given)
-        except (OSError, RuntimeError):  # the runners broke down
-            self._ends.submit(self._over, job, None)
-            return
-        future.add_done_callback(lambda done: self._ends.submit(self._over, job, done))
+        self._begin(job, claimed.run, seconds)
 
-    def _over(self, job: Job, run: Future[str] | None) -> None:
+    def _begin(self, job: Job, run: Run, seconds: float) -> None:
+        latest = time.monotonic() + seconds
+        try:
+            future = self._runners.call(seconds, run.function, *run.given)
+        except (OSError, RuntimeError):  # the runners broke down
+            self._ends.submit(self._over, job, run, latest, None)
+            return
+        future.add_done_callback(lambda done: self._ends.submit(self._over, job, run, latest, done))
+
+    def _over(self, job: Job, run: Run, latest: float, future: Future[str] | None) -> None:
         """A run is over for us; if it was lost, it may still go on somewhere, or begin."""
+        result = None
+        if future is not None and not future.cancelled() and future.exception() is None:
+            result = future.result()
+        left = latest - time.monotonic()
+        if result is None and run.again and left > _PATIENCE:
+            log.warning("a run is begun again", job=job.id)
+            self._begin(job, replace(run, again=False), left)
+            return
         with self._counting:
             self._running -= Counter([job.submitter_id])  # which forgets whoever has none
         self._slots.release()
         self._withdraw(job.id)
-        self._end(job.id, run)
+        self._end(job.id, result)
 
     def _withdraw(self, job_id: str) -> None:
         try:
@@ -283,11 +310,8 @@ class Engine:
         except OSError:
             log.exception("a permit stays", job=job_id)
 
-    def _end(self, job_id: str, run: Future[str] | None) -> None:
-        """Store the end of a run. Why one failed is not looked at: it may tell of the rows."""
-        result = None
-        if run is not None and not run.cancelled() and run.exception() is None:
-            result = run.result()
+    def _end(self, job_id: str, result: str | None) -> None:
+        """Store the end of a run; None if it failed. Why is not looked at: it may tell of the rows."""
         latest = time.monotonic() + _LEASE_MARGIN
         while not self._stored(job_id, result) and time.monotonic() < latest:
             time.sleep(_PATIENCE)  # the database may come back before the lease ends

@@ -1,9 +1,10 @@
-"""Which function runs a job that a hub and sites have together, and what it is given."""
+"""What runs a job that a hub and sites have together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
+from privest_service.estimates.engine import Run
 from privest_service.estimates.tasks import run_job
 from privest_service.jobs.models import Job, JointRun, SitePart
 from privest_service.sites import hub, pooling
@@ -11,9 +12,7 @@ from privest_service.sites.link import Hub
 from privest_service.sites.tasks import join_job, replay_job, result_job
 
 
-def joint_runs(
-    to: Hub | None, session: Session, job: Job, joint: JointRun, given: Sequence[str]
-) -> tuple[Callable[..., str], Sequence[str]]:
+def joint_runs(to: Hub | None, session: Session, job: Job, joint: JointRun, given: Sequence[str]) -> Run:
     """What runs a joint job here: at a hub the answer is computed, at a site a part is taken.
 
     Args:
@@ -25,9 +24,9 @@ def joint_runs(
     """
     if joint.hub_job is None:
         if job.dataset_id is not None:
-            return result_job, [str(session.get_one(SitePart, job.id).result)]
+            return Run(result_job, [str(session.get_one(SitePart, job.id).result)], again=True)
         record, left = pooling.record_of(session, job), pooling.left_of(session, job)
-        return replay_job, [job.kind, job.plan, record, str(hub.seed_of(job)), left]
+        return Run(replay_job, [job.kind, job.plan, record, str(hub.seed_of(job)), left], again=True)
     if job.dataset_id is not None or to is None:
-        return run_job, [job.kind, job.plan, *given]
-    return join_job, [job.kind, job.plan, joint.terms, to.as_json(), *given]
+        return Run(run_job, [job.kind, job.plan, *given])
+    return Run(join_job, [job.kind, job.plan, joint.terms, to.as_json(), *given])

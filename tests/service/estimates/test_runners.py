@@ -41,7 +41,7 @@ from privest_service.estimates import cluster as on_workers
 from privest_service.estimates import engine as engine_module
 from privest_service.estimates import worker
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.engine import Claimed, Engine
+from privest_service.estimates.engine import Claimed, Engine, Run
 from privest_service.estimates.runners import Runners, runners
 from privest_service.estimates.tasks import OpenRows, plan_job, run_job
 from privest_service.jobs.models import Job, Transition
@@ -274,7 +274,7 @@ def test_a_claim_without_a_permit_did_not_happen(
     monkeypatch.setattr(store, "run_token", run_token)
     found = engine._claim()
     assert found is not None
-    kind, _, run_token, *_ = found.given
+    kind, _, run_token, *_ = found.run.given
     assert (found.job.id, kind, Path(run_token).exists()) == (job, found.job.kind, True)
 
 
@@ -320,7 +320,7 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
     job.dummy = True
     for timeout in (600.0, 20.0):
         engine._job_timeout = timeout
-        engine._run(Claimed(job, "", []))
+        engine._run(Claimed(job, Run(str, [])))
     assert done[3:] == [60.0, 20.0]
 
 

@@ -1,6 +1,8 @@
 """The queue: who has how much of it, and whose job is next."""
 
 from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from privest_service.database import Database
 from privest_service.datasets.store import Store
 from privest_service.estimates.engine import Engine
+from privest_service.jobs.models import Job
 from privest_service.problems import Unavailable
 from testing.server import until
 from testing.world import World, claimed
@@ -72,6 +75,28 @@ def test_one_submitter_never_holds_all_workers(
         run.set_exception(OSError())
     engine._ends.shutdown()
     assert not engine._running
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_run_that_reads_no_rows_is_begun_once_more_where_it_was_lost(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    world, runs = World.make(database), list[Future[str]]()
+    engine = Engine(database, Store(tmp_path), workers=1, job_timeout=30.0)
+    monkeypatch.setattr(engine._runners, "call", lambda *_: runs.append(Future()) or runs[-1])
+    job_id = world.submit(database, "key")
+    found = engine._claim()
+    assert found is not None
+    engine._run(replace(found, run=replace(found.run, again=again)))
+    runs[0].set_exception(BrokenProcessPool())
+    if again:
+        until(lambda: len(runs) == 2)
+        runs[1].set_exception(BrokenProcessPool())  # lost once more, and that is the end
+    engine._ends.shutdown()
+    assert len(runs) == 1 + again
+    assert not engine._running
+    with database.read() as session:
+        assert session.get_one(Job, job_id).state == "failed"
 
 
 def test_a_single_worker_is_for_everybody(database: Database, tmp_path: Path) -> None:

@@ -1,23 +1,22 @@
 """Descent that leaves saddle points, on gradients kept up by their changes (Liu and Talwar 2025)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
-from typing import Literal
 
 import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates
+from privest.estimators.linear_model.escape import way_down
 from privest.estimators.linear_model.losses.derivatives import Leaf
 from privest.privacy.oracle import StreamOracle
 
 GRADIENT, HESSIAN, CURVATURE = "gradient", "hessian", "curvature"
 """The streams: of gradients, of Hessians for escapes, and of the one Hessian at the answer."""
 
-Escape = Literal["released", "products"]
-"""How an escape sees the Hessian: as one matrix released with noise, or, as printed, in noisy products with a
-sum of matrices that stays in the gate."""
+REACH = 3 / 4
+"""Share of `way_down` that an escape goes. The whole would gain most if its curvature were as released; with
+the largest errors that a plan allows for, this share does, nearly."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,14 @@ class SpiderSchedule:
         batch: b, of a gradient.
         hessian_batch: the same of a Hessian.
         growth: records of a change of gradients, for each unit of length moved: bM/G.
-        hessian_growth: the same of Hessians: bρ/M.
         drift: κ, sum of |g| after which the gradient is taken afresh.
         leaves: Σ, of a segment at most.
-        calm: |g| at which an escape is tried.
-        escape: how it sees the Hessian.
-        escape_steps: Γ; 0 for no escapes.
-        escape_radius: Ξ.
-        escapes: τ, after which all is taken afresh: in `products`, for the sake of privacy.
+        calm: |g| at which a Hessian is asked for.
+        steep: curvature, as a size, below which no saddle point of the guarantee can be taken to be.
+        loud: largest error of a Hessian: what is released as steeper than that is negative in truth.
+        hessian_lipschitz: ρ.
+        rest: steps until the next Hessian, after one that showed nothing steep.
+        escapes: whether there are any.
         check: records that are kept for a Hessian at the answer.
     """
 
@@ -44,14 +43,14 @@ class SpiderSchedule:
     batch: int
     hessian_batch: int
     growth: float
-    hessian_growth: float
     drift: float
     leaves: int
     calm: float
-    escape: Escape
-    escape_steps: int
-    escape_radius: float
-    escapes: int
+    steep: float
+    loud: float
+    hessian_lipschitz: float
+    rest: int
+    escapes: bool
     check: int
 
 
@@ -121,15 +120,14 @@ def curvatures_at(gate: StreamOracle, point: Array, schedule: SpiderSchedule) ->
 def spider(gate: StreamOracle, *, start: Array, schedule: SpiderSchedule) -> Descent:
     """SPIDER descent with escapes from saddle points, until the records run out.
 
-    Where the paper leaves it open, or differs from itself:
+    Where the paper leaves it open, differs from itself, or does not hold:
 
     - drift adds up |g| (line 21), not the squares of Section 1.2, as Lemma 3.14 has it. Over an escape it
-      grows by the way gone over η: no more than the sum of the steps.
-    - an escape is Algorithm 2, start to end: g and H are those at its anchor, so nothing new is asked on the
-      way. (Algorithm 3 goes on asking for both and does not use them.) It ends at a distance Ξ, or back at
-      its anchor after Γ steps.
-    - the next may begin Γ steps after the last one began, or after it came back; the first one at t = 0
-      (line 13 has frozen of the step before, and so forbids it there alone).
+      grows by the way gone over η.
+    - an escape is not Algorithm 2, descent by g + Hw until it is a distance off: `escape` tells why.
+    - after one that was not of a steep curvature, or that the Hessian showed no way for, some steps are left
+      to the gradient. (Algorithm 3 rests after each, and goes on asking for gradients and Hessians on the way
+      of an escape, which it does not use.)
     - a segment that has all its leaves is begun anew as well: Σ of the certificate.
 
     Args:
@@ -141,58 +139,69 @@ def spider(gate: StreamOracle, *, start: Array, schedule: SpiderSchedule) -> Des
         ValueError: not one batch fits into the gate's records.
 
     References:
-        Liu and Talwar (2025), Algorithms 2 and 3.
+        Liu and Talwar (2025), Algorithm 3.
     """
     estimates = _Estimates(gate, schedule)
     points, gradients, begun, left = list[Array](), list[Array](), list[int](), list[int]()
-    point, frozen = start, 0
+    point, rest = start, 0
     while (gradient := estimates.at(point)) is not None:
         if estimates.fresh:
             begun.append(len(points))
         points.append(point)
         gradients.append(gradient)
         calm = float(np.linalg.norm(gradient)) <= schedule.calm
-        if calm and frozen <= 0 and schedule.escape_steps:
-            product = estimates.hessian(point)
-            if product is None:
+        if schedule.escapes and calm and rest <= 0:
+            hessian = estimates.hessian(point)
+            if hessian is None:
                 break
-            way, steps = _escape(product, gradient, schedule)
-            frozen = schedule.escape_steps
-            if way is not None:
-                frozen -= steps
+            way, steep = escape(gradient, hessian, schedule)
+            rest = 0 if steep else schedule.rest
+            if way.any():
                 left.append(len(points))
                 point = point + way
                 continue
         point = point - schedule.step_size * gradient
-        frozen -= 1
+        rest -= 1
     if not points:
         raise ValueError("not one batch fits")
     return Descent(np.stack(points), np.stack(gradients), tuple(begun), tuple(left))
 
 
-def _escape(
-    product: Callable[[Array], Array], gradient: Array, schedule: SpiderSchedule
-) -> tuple[Array | None, int]:
-    """The way (Algorithm 2) from the anchor to where it left the ball of radius Ξ, and its number of steps.
+def escape(gradient: Array, hessian: Array, schedule: SpiderSchedule) -> tuple[Array, bool]:
+    """The way off a saddle point, all at once, by its released gradient and Hessian; 0 where they show none.
 
-    ζ of its line 5 is what the gate adds to products. A released Hessian, and the gradient, carry their noise
-    already: it is what makes them leave the saddle, and no more is added.
+    Let e and h be the largest errors of both, and −c the curvature as released along a unit u for which
+    ⟨g, u⟩ <= 0. Then F falls on the way r·u by (c − h)r²/2 − er − ρr³/6 at least. h is in that, and in the
+    decision too: a curvature of −√(ρα) may be released as h − √(ρα), and an equal one beside it be in truth
+    no more than 2h − √(ρα). So what is `steep`, √(ρα) − h, comes first, and alone: this is what the plan
+    counts on. Where nothing is, the least curvature is above −√(ρα), and where g is calm the point is already
+    what the guarantee promises. So it costs the guarantee nothing that an escape follows weaker curvature
+    from there, which must only be negative in truth.
+
+    (Algorithm 2 descends on the model until it is at a distance Ξ. With the most noise that it allows for, a
+    gradient takes it there along a direction that is flat, and upwards. The proof of its Lemma 3.8 takes 3γΓη
+    from Ξ, which is more than Ξ = √(γ/ρ) for every Γ above M/(3√(ργ)).)
+
+    Args:
+        gradient: (d,).
+        hessian: (d, d).
+        schedule: public constants.
+
+    Returns:
+        (d,) and whether a curvature was steep.
     """
-    way = np.zeros_like(gradient)
-    for step in range(schedule.escape_steps):
-        way = way - schedule.step_size * (gradient + product(way))
-        if float(np.linalg.norm(way)) >= schedule.escape_radius:
-            return way, step + 1
-    return None, schedule.escape_steps
+    steep = bool(np.linalg.eigvalsh(hessian)[0] < -schedule.steep)
+    loud = schedule.steep if steep else schedule.loud
+    return REACH * way_down(gradient, hessian, hessian_lipschitz=schedule.hessian_lipschitz, loud=loud), steep
 
 
 class _Estimates:
-    """∇̃ and H at the point where a run is, and the rule by which they are taken afresh (lines 5–11)."""
+    """∇̃ and H at the point where a run is, and the rule by which gradients are taken afresh (lines 5–11)."""
 
     def __init__(self, gate: StreamOracle, schedule: SpiderSchedule) -> None:
         self._gate, self._schedule = gate, schedule
         self._before: Array | None = None
-        self._drift, self._leaves, self._escapes = 0.0, 0, 0
+        self._drift, self._leaves = 0.0, 0
 
     @property
     def fresh(self) -> bool:
@@ -204,36 +213,19 @@ class _Estimates:
         schedule, gate = self._schedule, self._gate
         moved = Leaf(point, self._before, 1).moved
         self._drift += moved / schedule.step_size
-        if (
-            self._before is None
-            or self._drift >= schedule.drift
-            or self._leaves == schedule.leaves
-            or self._escapes >= schedule.escapes
-        ):
-            self._before, self._drift, self._leaves, self._escapes = None, 0.0, 0, 0
-        streams = {GRADIENT: (schedule.batch, schedule.growth)}
-        if schedule.escape == "products":
-            streams[HESSIAN] = (schedule.hessian_batch, schedule.hessian_growth)
-        sizes = {
-            name: first if self._before is None else max(1, ceil(growth * moved))
-            for name, (first, growth) in streams.items()
-        }
-        if sum(sizes.values()) > gate.unused - schedule.check:
+        if self._before is None or self._drift >= schedule.drift or self._leaves == schedule.leaves:
+            self._before, self._drift, self._leaves = None, 0.0, 0
+        records = schedule.batch if self._before is None else max(1, ceil(schedule.growth * moved))
+        if records > gate.unused - schedule.check:
             return None
-        for name, records in sizes.items():
-            gate.extend(name, Leaf(point, self._before, records), records, anew=self._before is None)
+        gate.extend(GRADIENT, Leaf(point, self._before, records), records, anew=self._before is None)
         self._before, self._leaves = point, self._leaves + 1
         return gate.prefix(GRADIENT)
 
-    def hessian(self, point: Array) -> Callable[[Array], Array] | None:
-        """A function that multiplies by a noisy Hessian there, or None where records run out."""
-        schedule, gate = self._schedule, self._gate
-        self._escapes += 1
-        if schedule.escape == "products":
-            radius = schedule.escape_radius
-            return lambda way: radius * gate.product(HESSIAN, way / radius)
-        if schedule.hessian_batch > gate.unused - schedule.check:
+    def hessian(self, point: Array) -> Array | None:
+        """The noisy Hessian there, (d, d), or None where records run out."""
+        records, gate = self._schedule.hessian_batch, self._gate
+        if records > gate.unused - self._schedule.check:
             return None
-        gate.extend(HESSIAN, Leaf(point, None, schedule.hessian_batch), schedule.hessian_batch, anew=True)
-        matrix = SymmetricCoordinates(len(point)).matrix(gate.prefix(HESSIAN))
-        return lambda way: matrix @ way
+        gate.extend(HESSIAN, Leaf(point, None, records), records, anew=True)
+        return SymmetricCoordinates(len(point)).matrix(gate.prefix(HESSIAN))

@@ -13,7 +13,7 @@ from privest.estimators.linear_model.nonconvex import Nonconvex
 from privest.estimators.linear_model.spider import curvatures_at, spider
 from privest.estimators.linear_model.spider_schedule import Problem, SpiderPlan, plan
 from privest.privacy.cost import PrivacyTarget
-from privest.privacy.matrix_mechanism import PrefixSums, Stream, variance_of_total
+from privest.privacy.matrix_mechanism import PrefixSums, variance_of_total
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
@@ -47,7 +47,7 @@ class SpiderSolver(Nonconvex):
         """The statistics that the gate may add up, by the names that releases use."""
         return self.planned.statistics
 
-    def releases(self) -> tuple[Stream, PrefixSums, PrefixSums]:
+    def releases(self) -> tuple[PrefixSums, PrefixSums, PrefixSums]:
         """The streams of Hessians, of gradients, and of the Hessian at the answer."""
         return self.planned.releases
 

@@ -1,44 +1,50 @@
-"""Public constants of a descent that leaves saddle points (Liu and Talwar 2025, Theorem 3.17)."""
+"""Public constants of a descent that leaves saddle points (Liu and Talwar 2025, Theorem 3.17).
+
+*What is guaranteed.* Let no gradient of a run be off by more than e, and no Hessian by more than h, as is so
+but for `FAILURE`. Until a point has |∇F| <= α and no curvature below −√(ρα), either
+
+1. |g| > 4e, and the step −ηg, η = 1/M, gains η|g|²/2 − ηe|g| > η|g|²/4; or
+2. |g| <= 4e, and so |∇F| <= 5e < α. Then some curvature is below −√(ρα), and is released as below h − √(ρα).
+   The escape goes r along a unit u with −c = ⟨u, Hu⟩ <= h − √(ρα), as released, and not up g. It gains
+   (c − h)r²/2 − er − ρr³/6 (`spider.escape`), at r = 2·`REACH`·c/ρ the more, over c³, the larger c is: at
+   least `_DESCENT`·√(α³/ρ).
+
+Gains add up to B at most: so many steps and escapes there are before such a point, and `_needed` counts the
+records that they take. An escape that follows less curvature begins where there already was one.
+"""
 
 from dataclasses import dataclass, replace
-from math import ceil, log, log1p, pi, sqrt
+from math import ceil, log, pi, sqrt
 
 from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians
 from privest.estimators.linear_model.losses.smooth import SmoothLoss
-from privest.estimators.linear_model.spider import CURVATURE, GRADIENT, HESSIAN, Escape, SpiderSchedule
+from privest.estimators.linear_model.spider import CURVATURE, GRADIENT, HESSIAN, REACH, SpiderSchedule
 from privest.privacy.calibration import largest, mu_for
 from privest.privacy.cost import PrivacyTarget
-from privest.privacy.matrix_mechanism import PrefixSums, Stream, prefix_products, prefix_sums
+from privest.privacy.matrix_mechanism import PrefixSums, prefix_sums
 from privest.privacy.statistic import AnyStatistic
 
-_GRADIENT_SHARE = 1 / 8
-"""Largest error of a gradient, over α; an escape is tried at four times that."""
-
-_HESSIAN_SHARE = 1 / 4
-"""Largest error of a Hessian, over √(ρα), half by sampling and half by noise."""
+_SHARE = 1 / 8
+"""Largest error of a gradient, e over α, and of a Hessian, h over √(ρα); each half by sampling and half by
+noise. A Hessian is asked for where |g| <= 4e."""
 
 FAILURE = 0.05
 """ω: probability that some error of a run is larger than planned, and that nothing is guaranteed."""
 
-_REACH = 2 / 3
-"""Ξ over √(α/ρ). More would gain more of a curvature of −√(ρα), and pass by what weaker ones lead to."""
+_STEEP = 1 - _SHARE
+"""The least curvature, over −√(ρα), that a Hessian shows at a saddle point which is left for sure."""
 
-_DESCENT = _REACH**2 / 2 - _REACH**3 / 6 - _REACH / 8 - _REACH**2 / 8
-"""What an escape gains, over √(α³/ρ), with such errors: about 1/30. Ξ along a curvature of −√(ρα) gains the
-first term, of which the change of curvature takes the second, the gradient's error the third and that of the
-Hessian the last."""
+_WAY = 2 * REACH * _STEEP
+"""How far an escape goes there, over √(α/ρ)."""
 
-_WEAKEST = 1 / 4
-"""Share of −√(ρα) of a curvature that an escape has the time to follow. A half would do for the guarantee.
-But α is made of a run's largest errors, and with usual ones, of less than half their size, more is seen."""
+_DESCENT = (_STEEP - _SHARE) * _WAY**2 / 2 - _SHARE * _WAY - _WAY**3 / 6
+"""What it gains at least, over √(α³/ρ): about 1/10. The Hessian's error is in it twice."""
 
 _COARSEST = 20.0
 """α over G at most: there a gradient is off by about G/2 in the mean, and with more it would tell nothing."""
 
 _LONGEST = 4096
 """Leaves of a segment."""
-
-_ESCAPES: tuple[Escape, ...] = ("released", "products")
 
 _WITHIN = 1 - 1e-9
 """Factor on μ, so that the cost, rounded up, stays within it."""
@@ -95,7 +101,7 @@ class SpiderPlan:
     """
 
     schedule: SpiderSchedule
-    releases: tuple[Stream, PrefixSums, PrefixSums]
+    releases: tuple[PrefixSums, PrefixSums, PrefixSums]
     statistics: dict[str, AnyStatistic]
     doubt: float
     accuracy: float
@@ -122,14 +128,15 @@ class _Lengths:
     @classmethod
     def of(cls, problem: Problem, alpha: float) -> "_Lengths":
         """A step gains η|g|²/4 of B while |g| > α/2, and an escape a share of √(α³/ρ)."""
-        excess, error = problem.excess, _GRADIENT_SHARE * alpha
+        excess, error = problem.excess, _SHARE * alpha
         escapes = excess / (_DESCENT * sqrt(alpha**3 / problem.loss.hessian_lipschitz))
         return cls(escapes, excess * problem.loss.gradient_lipschitz / (4 * error**2) + escapes)
 
     def rare(self) -> float:
-        """ℓ with e^−ℓ = ω/8T: no estimate of T is further off than its bound, but for a probability of ω/2.
+        """ℓ with e^−ℓ = ω/8T: no estimate of T is further off than its bound, but for a probability of ω.
 
-        Each has a bound by sampling, which holds but for 2e^−ℓ, and one by noise.
+        Each has a bound by sampling, which holds but for 2e^−ℓ, and one by noise, but for e^−ℓ; of gradients
+        there are no more than T, and of Hessians neither.
         """
         return log(8 * (self.steps + 2) / FAILURE)
 
@@ -154,7 +161,7 @@ def _sizes(problem: Problem, alpha: float) -> _Sizes:
     B^(4/9)M^(4/9)G^(1/9) for a factor, of which (BGM)^⅓, ours, is the geometric mean.
     """
     loss, mu, d = problem.loss, problem.mu, problem.loss.size
-    steep, error = loss.gradient_bound, _GRADIENT_SHARE * alpha / 2  # half by sampling, half by noise
+    steep, error = loss.gradient_bound, _SHARE * alpha / 2  # half by sampling, half by noise
     rare = _Lengths.of(problem, alpha).rare()
     tail = sqrt(2 * rare)  # a length of normal noise exceeds its mean by so many σ but for e^−ℓ
     batch, drift, leaves = 1, steep, 1
@@ -167,8 +174,8 @@ def _sizes(problem: Problem, alpha: float) -> _Sizes:
         drift = max(steep, spread / steep - steep)
         if found == batch:
             break
-        batch, leaves = found, min(_LONGEST, ceil(2 * drift / (_GRADIENT_SHARE * alpha)) + 1)
-    error = _HESSIAN_SHARE * sqrt(loss.hessian_lipschitz * alpha) / 2
+        batch, leaves = found, min(_LONGEST, ceil(2 * drift / (_SHARE * alpha)) + 1)
+    error = _SHARE * sqrt(loss.hessian_lipschitz * alpha) / 2
     smooth = loss.gradient_lipschitz
     sampled = _batch(smooth**2, 2 * smooth, rare + log(d), error)  # of a matrix (Tropp 2012)
     noisy = (sqrt(2 * d) + tail) * 2 * smooth * sqrt(problem.rank) / (error * mu)
@@ -179,8 +186,8 @@ def _needed(problem: Problem, alpha: float) -> float:
     """Records with which the guarantee holds at the latest: Lemma 3.15, in plain constants.
 
     While |g| > α/2 a step gains η|g|²/4, so these |g| add up to at most 8BM/α, in BM/(4(α/8)²) steps. Of
-    escapes there are 30·B√ρ/α^1.5, each of which goes Ξ. A refresh takes b, and the rest b/G for each unit
-    of |g|, rounded up at every step; a Hessian has a batch of its own.
+    escapes there are about 10·B√ρ/α^1.5. A refresh takes b, and the rest b/G for each unit of |g|, rounded up
+    at every step; a Hessian has a batch of its own.
 
     (The lemma's refreshes after every τ escapes come to bBMρ/α³ with the τ of the theorem, and to bB√ρ/α^1.5
     with τ = 1, the least that there is: more than the bBM/(κα) that it states, and than n^−⅓ allows. With a
@@ -188,9 +195,9 @@ def _needed(problem: Problem, alpha: float) -> float:
     """
     loss, excess = problem.loss, problem.excess
     sizes, lengths = _sizes(problem, alpha), _Lengths.of(problem, alpha)
-    error = _GRADIENT_SHARE * alpha
+    error = _SHARE * alpha
     path = excess * loss.gradient_lipschitz / error
-    path += lengths.escapes * loss.gradient_lipschitz * _REACH * sqrt(alpha / loss.hessian_lipschitz)
+    path += lengths.escapes * loss.gradient_lipschitz * _WAY * sqrt(alpha / loss.hessian_lipschitz)
     refreshes = 1 + path / sizes.drift
     return (
         sizes.batch * (refreshes + path / loss.gradient_bound)
@@ -199,12 +206,11 @@ def _needed(problem: Problem, alpha: float) -> float:
     )
 
 
-def plan(problem: Problem, *, escape: Escape | None = None) -> SpiderPlan:
+def plan(problem: Problem) -> SpiderPlan:
     """The run of least α that n records are sure to be enough for, as far as plain constants can say.
 
     Args:
         problem: public facts.
-        escape: how escapes see the Hessian; by default as its certificate is the better.
 
     Raises:
         ValueError: not one batch fits; or float64 cannot carry this privacy.
@@ -215,7 +221,6 @@ def plan(problem: Problem, *, escape: Escape | None = None) -> SpiderPlan:
     sizes = _sizes(problem, alpha)
     if sizes.batch + 2 * sizes.hessian_batch > problem.n:
         raise ValueError(_refusal(problem, coarsest))
-    radius = _REACH * sqrt(alpha / loss.hessian_lipschitz)
     gradients = prefix_sums(
         "square-root",
         statistic=GRADIENT,
@@ -225,49 +230,31 @@ def plan(problem: Problem, *, escape: Escape | None = None) -> SpiderPlan:
         leaves=sizes.leaves,
         mu=problem.mu * _WITHIN,
     )
-    steps = _escape_steps(problem, alpha, radius, gradients)
-    refresh = max(1, ceil(alpha**1.5 / (loss.gradient_lipschitz * sqrt(loss.hessian_lipschitz))))
-    if escape is None:
-        noise = {e: _noise_of(problem, sizes, e, refresh * steps, radius) for e in _ESCAPES}
-        escape = min(_ESCAPES, key=noise.__getitem__)
+    shown = sqrt(loss.hessian_lipschitz * alpha)
     schedule = SpiderSchedule(
         step_size=1 / loss.gradient_lipschitz,
         batch=sizes.batch,
         hessian_batch=sizes.hessian_batch,
         growth=sizes.batch * loss.gradient_lipschitz / loss.gradient_bound,
-        hessian_growth=sizes.hessian_batch * loss.hessian_lipschitz / loss.gradient_lipschitz,
         drift=sizes.drift,
         leaves=sizes.leaves,
-        calm=4 * _GRADIENT_SHARE * alpha,
-        escape=escape,
-        escape_steps=steps,
-        escape_radius=radius,
-        escapes=refresh if escape == "products" else sizes.leaves,
+        calm=4 * _SHARE * alpha,
+        steep=_STEEP * shown,
+        loud=_SHARE * shown,
+        hessian_lipschitz=loss.hessian_lipschitz,
+        rest=ceil(loss.gradient_lipschitz / (_SHARE * shown)),  # what is as steep grows e-fold
+        escapes=True,
         check=sizes.hessian_batch,
     )
     hessians = Hessians(loss, problem.rank)
     check = _whole_hessians(problem, sizes, CURVATURE)
     return SpiderPlan(
         schedule,
-        (_hessians(problem, sizes, escape, refresh * steps), gradients, check),
+        (_whole_hessians(problem, sizes, HESSIAN), gradients, check),
         {GRADIENT: Gradients(loss), HESSIAN: hessians, CURVATURE: hessians},
         _doubt(problem, sizes, check),
         alpha,
         _warnings(problem, alpha),
-    )
-
-
-def _hessians(problem: Problem, sizes: _Sizes, escape: Escape, products: int) -> Stream:
-    """The Hessian's stream: of one leaf a segment, or of products."""
-    if escape == "released":
-        return _whole_hessians(problem, sizes, HESSIAN)
-    return prefix_products(
-        statistic=HESSIAN,
-        n=problem.n,
-        rows=problem.loss.size,
-        clip=_hessian_clip(problem, sizes),
-        count=products,
-        mu=problem.mu * _WITHIN,
     )
 
 
@@ -278,15 +265,10 @@ def _whole_hessians(problem: Problem, sizes: _Sizes, statistic: str) -> PrefixSu
         statistic=statistic,
         n=problem.n,
         size=Hessians(problem.loss, problem.rank).size,
-        clip=_hessian_clip(problem, sizes),
+        clip=problem.loss.gradient_lipschitz * sqrt(problem.rank) / sizes.hessian_batch,
         leaves=1,
         mu=problem.mu * _WITHIN,
     )
-
-
-def _hessian_clip(problem: Problem, sizes: _Sizes) -> float:
-    """Length of one record's part of a mean Hessian."""
-    return problem.loss.gradient_lipschitz * sqrt(problem.rank) / sizes.hessian_batch
 
 
 def _doubt(problem: Problem, sizes: _Sizes, check: PrefixSums) -> float:
@@ -299,26 +281,6 @@ def _doubt(problem: Problem, sizes: _Sizes, check: PrefixSums) -> float:
     noise = check.deviation * (sqrt(2 * d) + sqrt(2 * log(2 / FAILURE)))
     rare = log(2 * d / FAILURE) / sizes.hessian_batch
     return noise + smooth * (sqrt(2 * rare) + 4 / 3 * rare)
-
-
-def _noise_of(problem: Problem, sizes: _Sizes, escape: Escape, products: int, radius: float) -> float:
-    """Length of the noise on H(x − anchor) at a distance Ξ, by the certificate.
-
-    A released matrix is off by √(2d)·σ in operator norm, where all that is multiplied sees the same error.
-    """
-    stream = _hessians(problem, sizes, escape, products)
-    spread = 2.0 if isinstance(stream, PrefixSums) else 1.0
-    return radius * sqrt(spread * problem.loss.size) * stream.deviation
-
-
-def _escape_steps(problem: Problem, alpha: float, radius: float, gradients: PrefixSums) -> int:
-    """Γ: in which the noise on one gradient, along a share of −√(ρα), grows to 2Ξ (Lemma 3.9)."""
-    loss = problem.loss
-    growth = log1p(_WEAKEST * sqrt(loss.hessian_lipschitz * alpha) / loss.gradient_lipschitz)
-    # Along one direction it is shorter than this share of σ with a probability of ω/4 in all escapes.
-    share = sqrt(pi / 2) * FAILURE / (4 * max(1.0, _Lengths.of(problem, alpha).escapes))
-    first = share * gradients.scale / loss.gradient_lipschitz
-    return max(1, ceil(log(max(2 * radius / first, 1.0)) / growth))
 
 
 def _warnings(problem: Problem, alpha: float) -> tuple[str, ...]:

@@ -1,13 +1,16 @@
 """What Liu and Talwar 2025 print and we do not build: each formula fails the law that ours keeps."""
 
 from dataclasses import dataclass, replace
-from math import ceil, log
+from math import ceil, log, sqrt
 
 import numpy as np
 import pytest
 
 from privest.arrays import SymmetricCoordinates
 from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
+from privest.estimators.linear_model.spider import escape
+from privest.estimators.linear_model.spider_schedule import Problem, plan
+from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums, nodes, prefix_products, prefix_sums
 from privest.privacy.noise import SystemNoise
@@ -122,6 +125,17 @@ def no_leaf_is_more_sensitive_than_the_first(size_of):
         assert length / size_of(length) <= 1 / FIRST * (1 + 1e-12)
 
 
+def an_escape_falls(escape_of):
+    """A saddle point of −√(ρα), and a direction that is flat, in which the gradient is released as α/10."""
+    found = plan(Problem(Linear(), 1, 1.0, 10**8, PrivacyTarget(1.0, 1e-6)))
+    alpha, schedule = found.accuracy, found.schedule
+    e, h = alpha / 8, sqrt(alpha) / 8
+    gradient, hessian = np.array([1e-9, alpha / 10, 0.0]), np.diag([h - 1.01 * sqrt(alpha), 0.0, 1.0])
+    way = escape_of(gradient, hessian, schedule)[0]
+    r = np.linalg.norm(way)
+    assert gradient @ way + e * r + (way @ hessian @ way + h * r**2) / 2 + r**3 / 6 < 0
+
+
 # What is printed
 
 
@@ -186,6 +200,14 @@ def printed_scale(rows):
     return (1 / 9 + np.linalg.norm(gradients, axis=1).max() / 3) * log(1e6)
 
 
+def printed_escape(gradient, hessian, schedule):
+    """Algorithm 2: by the model's gradient until |x − x₀| >= Ξ; here of ⅔√(α/ρ)."""
+    way, alpha = np.zeros_like(gradient), (8 * schedule.loud) ** 2
+    while np.linalg.norm(way) < 2 / 3 * sqrt(alpha):
+        way = way - schedule.step_size * (gradient + hessian @ way)
+    return way, True
+
+
 ALPHA = 0.27
 FIRST = ceil(1 / ALPHA + 1 / ALPHA**2 + 1 + 1 / ALPHA)
 """First batch b = G√d/(εα) + G²/α² + M√d/(ρε) + M²/(ρα), with all but α one."""
@@ -217,6 +239,7 @@ ERRATA = {
     ),
     "the last leaf of a tree": (nodes_cover_the_stream, lambda t, _: nodes(t), printed_nodes),
     "noise from the answers": (noise_is_known_before_the_run, lambda _: GRADIENTS.scale, printed_scale),
+    "far is not down (Lemma 3.8)": (an_escape_falls, escape, printed_escape),
     "small batches": (
         no_leaf_is_more_sensitive_than_the_first,
         lambda length: max(1, ceil(FIRST * length)),
