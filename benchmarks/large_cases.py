@@ -15,7 +15,7 @@ from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.estimates.catalogue import KINDS
 
 RANK, WIDTH = 3, 20
-"""Of the subspace, and of rows that are vectors."""
+"""Dimension of the subspace, and length of rows that are vectors."""
 
 _BLOCK = 50_000
 
