@@ -12,12 +12,7 @@ from audit.lines import Section
 from privest.arrays import Array, lengths
 from privest.privacy.clipping import clipped_sum
 from privest.privacy.gate import Gate
-from privest.privacy.matrix_mechanism import (
-    Factorisation,
-    left_row,
-    prefix_products,
-    prefix_sums,
-)
+from privest.privacy.matrix_mechanism import Factorisation, left_row, prefix_sums
 from privest.privacy.mechanisms import (
     Noise,
     NoisySum,
@@ -140,7 +135,6 @@ def batch_scores(release: SubsampledSum, factor: float, runs: int) -> tuple[Arra
 # that differs; what differs in other segments is of other records.
 
 _LEAVES = 8
-_ROWS, _PRODUCTS = 2, 3
 
 
 def stream_scores(factorisation: Factorisation, factor: float, runs: int) -> tuple[Array, Array]:
@@ -165,28 +159,6 @@ def stream_scores(factorisation: Factorisation, factor: float, runs: int) -> tup
         return found @ weights
 
     one, other = _worlds(n, 1, every=_LEAVES)
-    return of(one), of(other)
-
-
-def product_scores(factor: float, runs: int) -> tuple[Array, Array]:
-    """All products of a segment with the direction in which the matrix differs, added up."""
-    release = prefix_products(statistic=_NAME, n=runs, rows=_ROWS, clip=_CLIP, count=_PRODUCTS, mu=_MU)
-    direction = np.eye(_ROWS)[0]
-
-    def of(rows: Array) -> Array:
-        found = np.empty(runs)
-        gate = Gate(
-            Records(rows, threads=1),
-            {_NAME: Vectors(release.size)},
-            [release],
-            ScaledNoise(factor, order=np.arange),
-        )
-        for run in range(runs):
-            gate.extend(_NAME, None, 1, anew=True)
-            found[run] = sum(float(gate.product(_NAME, direction)[0]) for _ in range(_PRODUCTS))
-        return found
-
-    one, other = _worlds(runs, release.size, every=1)
     return of(one), of(other)
 
 
@@ -238,13 +210,6 @@ def _attacks() -> Iterator[Distinguisher]:
             (1_500, 100_000),
             mu=_MU,
         )
-    yield Distinguisher(
-        "products",
-        f"{_PRODUCTS} products with a sum of matrices that stays in the gate",
-        product_scores,
-        (1_500, 100_000),
-        mu=_MU,
-    )
 
 
 SECTION = Section(

@@ -61,10 +61,10 @@ from privest.privacy import mechanisms as core_mechanisms
 from privest.privacy.cost import Cost
 from privest.privacy.gate import ChunkSum, Gate
 from privest.privacy.grid import Grid
-from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
+from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.mechanisms import NoisySum, SampledSum, SubsampledRun, SubsampledSum
 from privest.privacy.noise import SystemNoise
-from privest.privacy.streams import Prefixes, Products
+from privest.privacy.streams import Prefixes
 from privest_service.estimates import worker
 
 _ROOT = Path(__file__).parent.parent
@@ -765,9 +765,9 @@ def _raw_at_first() -> Plant:
     return _put(Prefixes, "read", first)
 
 
-def _halved(kind: type) -> Plant:
-    honest = _computed(kind, "sensitivity")
-    return _put(kind, "sensitivity", property(lambda self: honest(self) / 2))
+def _half_a_leaf() -> Plant:
+    honest = _computed(PrefixSums, "sensitivity")
+    return _put(PrefixSums, "sensitivity", property(lambda self: honest(self) / 2))
 
 
 _whole_hessians = spider_schedule._whole_hessians
@@ -781,7 +781,7 @@ def _with_little_noise(problem: spider_schedule.Problem, sizes: Any, statistic: 
 
 def _of_streams() -> Iterator[Mutant]:
     test = "tests/core/privacy/test_matrix_mechanism.py::"
-    column, pays = matrix_mechanism.column, _computed(PrefixProducts, "cost")
+    column = matrix_mechanism.column
     yield Mutant(
         "record-twice",
         "a stream hands a record out twice",
@@ -802,19 +802,6 @@ def _of_streams() -> Iterator[Mutant]:
         quick=False,
     )
     yield Mutant(
-        "products-charged-once",
-        "a product charged, whatever their number (Liu and Talwar 2025)",
-        f"{test}test_the_noise_drawn_pays_for_all_products_that_see_a_record",
-        _put(PrefixProducts, "cost", property(lambda self: pays(replace(self, count=1)))),
-        quick=False,
-    )
-    yield Mutant(
-        "products-uncounted",
-        "products without end",
-        f"{test}test_products_are_of_the_running_sum_and_end_with_their_number",
-        _put(Products, "empty", property(lambda _: False)),
-    )
-    yield Mutant(
         "raw-prefix",
         "the first prefix without noise (Liu and Talwar 2025)",
         f"{test}test_the_noise_has_the_stated_variance[tree]",
@@ -822,13 +809,7 @@ def _of_streams() -> Iterator[Mutant]:
     )
     worst = "test_a_replaced_record_moves_the_whole_stream_by_at_most_its_certificate[0.25-square-root]"
     yield Mutant(
-        "half-leaf", "G/b for 2G/b, of leaves (Liu and Talwar 2025)", f"{test}{worst}", _halved(PrefixSums)
-    )
-    yield Mutant(
-        "half-product",
-        "M/b for 2M/b, of products (Liu and Talwar 2025)",
-        f"{test}test_a_replaced_record_moves_every_product_by_at_most_the_certified_length",
-        _halved(PrefixProducts),
+        "half-leaf", "G/b for 2G/b, of leaves (Liu and Talwar 2025)", f"{test}{worst}", _half_a_leaf()
     )
     yield Mutant(
         "curvature-unpaid",

@@ -94,9 +94,6 @@ class _Watched(Oracle):
     def prefix(self, stream: str) -> Array:
         return self._answer(f"prefix {stream}", self.gate.prefix(stream))
 
-    def product(self, stream: str, direction: Array) -> Array:
-        return self._answer(f"product {stream} {direction!r}", self.gate.product(stream, direction))
-
     def _answer(self, asked: str, found: Any) -> Any:
         self.asked.append(asked)
         self.answers.append(found)

@@ -37,10 +37,6 @@ class _Listening(Gate):
         """See `Gate`."""
         return self._keep(stream, super().prefix(stream))
 
-    def product(self, stream: str, direction: Array) -> Array:
-        """See `Gate`."""
-        return self._keep((stream, direction), super().product(stream, direction))
-
     def extend(self, stream: str, point: Any, records: int, *, anew: bool = False) -> None:
         """See `Gate`."""
         self._keep((stream, point, records, anew), super().extend(stream, point, records, anew=anew))

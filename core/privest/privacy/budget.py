@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from privest.privacy.calibration import epsilon_within, gaussian_delta, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
-from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
+from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.mechanisms import (
     NoisySum,
     Release,
@@ -271,7 +271,7 @@ def _apart(runs: Sequence[Sequence[Release]]) -> tuple[Cost, list[SubsampledSum]
         for release in shared:
             if isinstance(release, SubsampledSum) and release.noise == "gaussian":
                 batches.append(release)
-            elif isinstance(release, PrefixSums | PrefixProducts):
+            elif isinstance(release, PrefixSums):
                 streams.append(release.cost)
             else:
                 cost += release.cost
@@ -339,6 +339,6 @@ def _describe(releases: Sequence[Release], summed: str) -> str:
         batch = f" of random batches of {first.divisor:.4g} records ({first.scheme})"
     elif isinstance(first, SampledSum):
         batch = f" (at first of samples of {first.sample} records)"
-    elif isinstance(first, PrefixSums | PrefixProducts):
+    elif isinstance(first, PrefixSums):
         batch = " of records that are seen once, for each answer that may see one"
     return f"{kind} = {spread} on {summed}{batch}, {count} step{'s' * (count != 1)}"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privest.arrays import Array
 from privest.privacy.grid import Grid
-from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
+from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.mechanisms import (
     AlternativeSum,
     NoisySum,
@@ -24,7 +24,7 @@ from privest.privacy.mechanisms import (
 from privest.privacy.noise import NoiseSource, SystemNoise
 from privest.privacy.oracle import Oracle, StreamOracle
 from privest.privacy.statistic import AnyStatistic, Statistic
-from privest.privacy.streams import Prefixes, Products
+from privest.privacy.streams import Prefixes
 from privest.records import Records, blocks
 
 Query = TypeVar("Query")
@@ -110,11 +110,8 @@ class Gate(Oracle):
         self._counts = {each[0].run: _count(each) for each in alternatives}
         self._shared = _count(shared)
         self._last: tuple[object, tuple[str, float, float], NDArray[np.int64]] | None = None
-        streams = [r for r in releases if isinstance(r, PrefixSums | PrefixProducts)]
-        self._prefixes = {r.statistic: Prefixes(r, self._noise) for r in streams if isinstance(r, PrefixSums)}
-        self._products = {
-            r.statistic: Products(r, self._noise) for r in streams if not isinstance(r, PrefixSums)
-        }
+        streams = [r for r in releases if isinstance(r, PrefixSums)]
+        self._prefixes = {r.statistic: Prefixes(r, self._noise) for r in streams}
         self._fresh = self._noise.permutation(len(records)) if streams else np.empty(0, dtype=np.int64)
 
     @property
@@ -173,7 +170,7 @@ class Gate(Oracle):
         Raises:
             GateExhaustedError: fewer records are left, or the segment already has all its leaves.
         """
-        kept = self._prefixes.get(stream) or self._products[stream]
+        kept = self._prefixes[stream]
         if not 1 <= records <= self.unused or (kept.full and not anew):
             raise GateExhaustedError("the plan allows no such leaf")
         batch, self._fresh = self._fresh[:records], self._fresh[records:]
@@ -192,22 +189,6 @@ class Gate(Oracle):
             raise GateExhaustedError("the stream has no leaf yet")
         self._streamed += 1
         return kept.read()
-
-    def product(self, stream: str, direction: Array) -> Array:
-        """The noisy product of the stream's running sum, a matrix, with a vector, (rows,).
-
-        Args:
-            stream: name of the stream's statistic in the plan.
-            direction: (rows,) vector; it is shortened to length one if it is longer.
-
-        Raises:
-            GateExhaustedError: the plan allows no further product in this segment.
-        """
-        kept = self._products[stream]
-        if kept.empty:
-            raise GateExhaustedError("the plan allows no further product")
-        self._streamed += 1
-        return kept.read(direction)
 
     def pick(self, count: int) -> int:
         """A uniform random integer in [0, count), for solvers that return a random iterate."""

@@ -16,14 +16,13 @@ times the largest squared column norm of R. By fully adaptive composition of Gau
 the same order. A record enters one leaf of one stream. So several streams cost as much as the costliest.
 """
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import fsum, inf, nextafter, sqrt
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from privest.arrays import Array, SymmetricCoordinates
+from privest.arrays import Array
 from privest.privacy import grid
 from privest.privacy.cost import Cost, repeated
 
@@ -91,28 +90,8 @@ def variance_of_total(factorisation: Factorisation, first: int, last: int) -> fl
     return float(total @ total)
 
 
-class _Stream(ABC):
-    """The parts that both kinds of stream share."""
-
-    divisor = 1.0
-    """Number by which released values are divided; solvers divide streams themselves."""
-
-    epsilon = inf
-    """The pure ε; normal noise has none."""
-
-    @property
-    @abstractmethod
-    def variance(self) -> float:
-        """Variance of the noisiest release of a segment, in any one direction."""
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the noisiest release of a segment, in any one direction."""
-        return sqrt(self.variance)
-
-
 @dataclass(frozen=True)
-class PrefixSums(_Stream):
+class PrefixSums:
     """A stream that may release every prefix, with noise correlated through a factorisation.
 
     Attributes:
@@ -136,6 +115,12 @@ class PrefixSums(_Stream):
 
     noise: Literal["gaussian"] = "gaussian"
 
+    divisor: ClassVar[float] = 1.0
+    """Number by which released values are divided; solvers divide streams themselves."""
+
+    epsilon: ClassVar[float] = inf
+    """The pure ε; normal noise has none."""
+
     @property
     def count(self) -> int:
         """Largest number of releases that see one record."""
@@ -157,58 +142,10 @@ class PrefixSums(_Stream):
         """Variance of the noise on the noisiest prefix of a segment, in any one direction."""
         return self.scale**2 * float(variances(self.factorisation, self.leaves).max())
 
-
-@dataclass(frozen=True)
-class PrefixProducts(_Stream):
-    """A stream whose sum H is a symmetric matrix. The gate keeps H and releases noisy products Hu, |u| <= 1.
-
-    Other fields are as in `PrefixSums`.
-
-    Attributes:
-        rows: number of rows of H, whose leaves are in the coordinates of `SymmetricCoordinates`.
-        clip: bound on the Frobenius norm of one record's matrix.
-        scale: σ, standard deviation of each entry of the noise on a product.
-        count: largest number of products in a segment; all of them may see the same record.
-    """
-
-    statistic: str
-    n: int
-    rows: int
-    clip: float
-    scale: float
-    spacing: float
-    count: int
-
-    noise: Literal["gaussian"] = "gaussian"
-
     @property
-    def size(self) -> int:
-        """Number of coordinates of a leaf."""
-        return SymmetricCoordinates(self.rows).size
-
-    @property
-    def sensitivity(self) -> float:
-        """Bound on the Euclidean distance by which one replaced record moves a product on the grid.
-
-        The operator norm of H is at most its Frobenius norm, which is at most n·clip. The product of either
-        dataset is off by (rows + 8)·u·n·clip in float64, and by half a spacing in each entry on the grid.
-        """
-        moved = grid.sensitivity(2 * self.clip, self.clip, self.size, self.spacing)
-        float_error = (self.rows + 8) * grid.UNIT_ROUNDOFF * self.n * self.clip
-        return (moved + 2 * float_error + self.spacing * sqrt(self.rows)) * (1 + 1e-12)
-
-    @property
-    def cost(self) -> Cost:
-        """The cost of the whole run. It does not depend on the number of segments."""
-        return repeated(nextafter(self.sensitivity / self.scale, inf), self.count)
-
-    @property
-    def variance(self) -> float:
-        """Variance of the noise on a product, in any one direction."""
-        return self.scale**2
-
-
-Stream = PrefixSums | PrefixProducts
+    def deviation(self) -> float:
+        """Standard deviation of the noise on the noisiest prefix of a segment, in any one direction."""
+        return sqrt(self.variance)
 
 
 def prefix_sums(
@@ -229,24 +166,6 @@ def prefix_sums(
     return grid.fitted(release, _largest_noise)
 
 
-def prefix_products(
-    *, statistic: str, n: int, rows: int, clip: float, count: int, mu: float
-) -> PrefixProducts:
-    """The stream of least noise that costs at most μ²; `PrefixProducts` describes the other arguments.
-
-    Raises:
-        ValueError: float64 sums cannot carry this privacy.
-    """
-
-    def release(spacing: float) -> PrefixProducts:
-        unscaled = PrefixProducts(statistic, n, rows, clip, 1.0, spacing, count)
-        scale = unscaled.sensitivity * sqrt(count) / mu * (1 + 1e-12)
-        grid.check_range(clip, scale)
-        return replace(unscaled, scale=scale)
-
-    return grid.fitted(release, _largest_noise)
-
-
-def _largest_noise(stream: Stream) -> float:
+def _largest_noise(stream: PrefixSums) -> float:
     """Bound on every coordinate of the noise, except with negligible probability."""
     return 16.0 * stream.deviation

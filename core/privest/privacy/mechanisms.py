@@ -10,7 +10,7 @@ from privest.privacy import grid
 from privest.privacy.calibration import mu_of_pure
 from privest.privacy.cost import Cost, repeated
 from privest.privacy.laplace_cost import mu_of_laplace
-from privest.privacy.matrix_mechanism import Stream
+from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.pure_cost import MOST_FAR, MOST_SIZE, InSpace, OnALine, cost_of_pure
 from privest.privacy.statistic import AnyStatistic
 
@@ -257,7 +257,7 @@ class SubsampledSum(_Sum):
         return cost_of_pure(OnALine(self.epsilon, far, self.rate, self.scheme == "fixed"), mu, self.count)
 
 
-Release = NoisySum | AlternativeSum | SampledSum | SubsampledSum | Stream
+Release = NoisySum | AlternativeSum | SampledSum | SubsampledSum | PrefixSums
 
 
 def parted(releases: Iterable[Release]) -> tuple[list[Release], list[list[AlternativeSum]]]:

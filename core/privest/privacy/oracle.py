@@ -22,10 +22,6 @@ class StreamOracle(Protocol):
         """The noisy sum of the leaves in the stream's current segment, (size,)."""
         ...
 
-    def product(self, stream: str, direction: Array) -> Array:
-        """The noisy product of the stream's running sum, a matrix, with a (rows,) vector, (rows,)."""
-        ...
-
 
 class Oracle(Protocol):
     """Answers a solver's queries with noisy sums: one owner's gate, or the pooled gates of several.

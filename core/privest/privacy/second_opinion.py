@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from privest.privacy.matrix_mechanism import Stream
+from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.mechanisms import AlternativeSum, NoisySum, Release, SubsampledSum, amplified, parted
 
 _HIGHEST_ORDER = 3000.0
@@ -84,7 +84,7 @@ def _dearness(releases: Sequence[AlternativeSum]) -> float:
     return fsum(release.cost.mu_squared for release in releases)
 
 
-def _stream(release: Stream, *, replaced: bool) -> Any:
+def _stream(release: PrefixSums, *, replaced: bool) -> Any:
     """A whole stream as one mechanism of autodp: for one record it is a single Gaussian release."""
     zoo: Any = import_module("autodp.mechanism_zoo")
     return zoo.ExactGaussianMechanism((1.0 if replaced else 2.0) / sqrt(release.cost.mu_squared))

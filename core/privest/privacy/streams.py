@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privest.arrays import Array, SymmetricCoordinates
+from privest.arrays import Array
 from privest.privacy.exact_noise import Normals, gaussian_cells
 from privest.privacy.grid import Grid
-from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums, left_row
+from privest.privacy.matrix_mechanism import PrefixSums, left_row
 from privest.privacy.noise import NoiseSource
 
 
@@ -44,40 +44,3 @@ class Prefixes:
         parts = [(weight, z) for weight, z in zip(row.tolist(), self._drawn, strict=True) if weight]
         weights, variates = zip(*parts, strict=True)
         return grid.values(self._total + gaussian_cells(weights, variates, grid.spacing))
-
-
-class Products:
-    """The state of a `PrefixProducts` stream, which releases products of its sum, each with fresh noise."""
-
-    def __init__(self, release: PrefixProducts, noise: NoiseSource) -> None:
-        self.release, self._noise = release, noise
-        self._symmetric = SymmetricCoordinates(release.rows)
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin a new segment: reset the sum to zero and allow all products again."""
-        self._total = np.zeros(self.release.size, dtype=np.int64)
-        self._left = self.release.count
-
-    @property
-    def full(self) -> bool:
-        """False: products are limited, leaves are not."""
-        return False
-
-    @property
-    def empty(self) -> bool:
-        """Whether all products of the segment are used up."""
-        return self._left == 0
-
-    def add(self, leaf: NDArray[np.int64]) -> None:
-        """Add a (size,) leaf, in multiples of the grid's spacing."""
-        self._total = self._total + leaf
-
-    def read(self, direction: Array) -> Array:
-        """The noisy product with a (rows,) vector, (rows,). A vector longer than one is shortened to one."""
-        self._left -= 1
-        grid = Grid(self.release.spacing)
-        unit = direction / max(1.0, float(np.linalg.norm(direction)))
-        exact = grid.quantise(self._symmetric.matrix(grid.values(self._total)) @ unit)
-        noise = self._noise.draw("gaussian", self.release.scale, self.release.rows, grid.spacing)
-        return grid.values(exact + noise)

@@ -190,7 +190,7 @@ def of_a_form(rule: str) -> str:
 def noise(release: dict[str, Any]) -> str:
     """A release of a mechanism: "Gaussian noise, σ = 12.5, on 10 sums of “gradient”, to which …"."""
     name, sign = _NOISES[release["noise"]]
-    if "leaves" in release or "rows" in release:
+    if "leaves" in release:
         return _of_stream(release, f"{name} noise, {sign} = {number(release['scale'])}")
     times = release["count"]
     sums = f"{count(times, 'sum')}" if times > 1 else "a sum"
@@ -203,10 +203,7 @@ def noise(release: dict[str, Any]) -> str:
 
 
 def _of_stream(release: dict[str, Any], noise: str) -> str:
-    what, answers = "running sums of", release.get("leaves")
-    if answers is None:
-        what, answers = "products with a matrix of", release["count"]
     return (
-        f"{noise}, on {what} “{release['statistic']}”, to which no record adds more than "
-        f"{number(release['clip'])}; each is seen once, by {count(answers, 'answer')} at most"
+        f"{noise}, on running sums of “{release['statistic']}”, to which no record adds more than "
+        f"{number(release['clip'])}; each is seen once, by {count(release['leaves'], 'answer')} at most"
     )

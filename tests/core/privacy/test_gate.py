@@ -124,7 +124,7 @@ def test_without_a_source_the_noise_is_fresh_every_time():
 def test_rows_cannot_be_read_from_a_gate():
     gate = Gate(Records(ROWS), STATISTICS, [release()])
     public = {name for name in dir(gate) if not name.startswith("_")}
-    answers = {"answered", "extend", "mean", "pick", "prefix", "product", "remaining", "streams", "unused"}
+    answers = {"answered", "extend", "mean", "pick", "prefix", "remaining", "streams", "unused"}
     assert public == answers | {"pooled", "share"}
     assert gate.share == 1.0
     assert gate.pooled(lambda place, owner: np.array([place, owner is gate])).tolist() == [0, 1]

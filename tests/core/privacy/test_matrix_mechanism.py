@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from scipy.stats import chi2
 
-from privest.arrays import SymmetricCoordinates
 from privest.estimators.linear_model.losses.linear import ClippedGradient, ClippedHessian
 from privest.estimators.linear_model.spider_schedule import _LONGEST
 from privest.privacy.budget import cost_of_all, cost_of_runs, describe_mechanism
@@ -28,7 +27,6 @@ from privest.privacy.matrix_mechanism import (
     column,
     left_row,
     nodes,
-    prefix_products,
     prefix_sums,
     variance_of_total,
     variances,
@@ -432,74 +430,6 @@ def test_answers_lie_on_the_grid():
         np.testing.assert_array_equal(steps, np.rint(steps))
 
 
-# Products
-
-SYMMETRIC = SymmetricCoordinates(3)
-
-
-def products(n=30, count=4, clip=1.0, mu=1.0):
-    return prefix_products(statistic="sum", n=n, rows=3, clip=clip, count=count, mu=mu)
-
-
-def test_products_are_of_the_running_sum_and_end_with_their_number():
-    rng = np.random.default_rng(0)
-    matrices = rng.standard_normal((30, 3, 3)) / 10
-    rows = SYMMETRIC.of(matrices + matrices.swapaxes(1, 2))
-    source = gate(rows, products(), ScriptedNoise())
-    u = np.array([0.6, 0.0, -0.8])
-    source.extend("sum", 1.0, 10)
-    np.testing.assert_allclose(source.product("sum", u), SYMMETRIC.matrix(rows[:10].sum(0)) @ u, atol=1e-7)
-    source.extend("sum", 1.0, 5)
-    for v in (u, u, 2 * u):  # the last is shortened
-        np.testing.assert_allclose(
-            source.product("sum", v), SYMMETRIC.matrix(rows[:15].sum(0)) @ u, atol=1e-7
-        )
-    with pytest.raises(GateExhaustedError):
-        source.product("sum", u)
-    source.extend("sum", 1.0, 5, anew=True)
-    np.testing.assert_allclose(source.product("sum", u), SYMMETRIC.matrix(rows[15:20].sum(0)) @ u, atol=1e-7)
-    assert source.answered == 5
-
-
-def test_a_sum_of_matrices_is_never_released_itself():
-    source = gate(np.zeros((30, 6)), products())
-    source.extend("sum", 1.0, 10)
-    with pytest.raises(KeyError):
-        source.prefix("sum")
-
-
-def test_a_replaced_record_moves_every_product_by_at_most_the_certified_length():
-    rng, release = np.random.default_rng(2), products()
-    worst = 0.0
-    for _ in range(100):
-        u = rng.standard_normal(3)
-        u /= np.linalg.norm(u)
-        rows = rng.standard_normal((30, 6)) * 10
-        rows[0] = SYMMETRIC.of(np.outer(u, u))
-        found = []
-        for sign in (1, -1):
-            rows[0] *= sign
-            source = gate(rows, release, ScriptedNoise())
-            source.extend("sum", 1.0, 30)
-            found.append(source.product("sum", u))
-        worst = max(worst, np.linalg.norm(found[1] - found[0]))
-    assert 2.0 - 1e-6 < worst <= release.sensitivity
-
-
-@RUN
-@given(count=st.integers(1, 50), mu=st.floats(-2, 1).map(lambda e: 10.0**e))
-def test_the_noise_drawn_pays_for_all_products_that_see_a_record(count, mu):
-    release = products(count=count, mu=mu)
-    spy = RecordedNoise()
-    source = gate(np.zeros((30, 6)), release, spy)
-    source.extend("sum", 1.0, 30)
-    for _ in range(count):
-        source.product("sum", np.ones(3))
-    assert spy.drawn == [("gaussian", release.scale, 3)] * count
-    assert sum((Fraction(2) / Fraction(s)) ** 2 for _, s, _ in spy.drawn) <= Fraction(release.cost.mu_squared)
-    assert release.cost.mu_squared == pytest.approx(mu**2, rel=1e-5)
-
-
 # The currency
 
 
@@ -521,7 +451,6 @@ def test_streams_are_stored_and_charged_again():
     plan = (
         stream("tree"),
         stream("square-root", leaves=1),
-        products(),
         noisy_sum("gaussian", n=64, size=3, clip=1.0, loss=0.1),
     )
     again = adapter.validate_python(adapter.dump_python(plan, mode="json"))
@@ -532,14 +461,14 @@ def test_streams_are_stored_and_charged_again():
 
 def test_a_stream_is_told_describe_mechanism():
     sums = prefix_sums("tree", statistic="gradient", n=1000, size=3, clip=0.01, leaves=8, mu=1.0)
-    products = prefix_products(statistic="hessian", n=1000, rows=3, clip=0.01, count=5, mu=1.0)
+    matrices = prefix_sums("tree", statistic="hessian", n=1000, size=6, clip=0.01, leaves=1, mu=1.0)
     gradients = ClippedGradient(3)
     statistics = {"gradient": gradients, "hessian": ClippedHessian(3, 0.0, 1.0)}
-    gradient, hessian = describe_mechanism([sums, products], statistics).split("; ")
+    gradient, hessian = describe_mechanism([sums, matrices], statistics).split("; ")
     assert "Gaussian noise, σ" in gradient
     assert "on the mean gradient of records that are seen once" in gradient
     assert gradient.endswith("8 steps")
-    assert f"{products.scale:.4g} on the mean Hessian" in hessian
-    assert hessian.endswith("5 steps")
+    assert f"{matrices.scale:.4g} on the mean Hessian" in hessian
+    assert hessian.endswith("1 step")
     with pytest.raises(ValueError, match="no statistic called hessian"):
-        describe_mechanism([sums, products], {"gradient": gradients})
+        describe_mechanism([sums, matrices], {"gradient": gradients})
