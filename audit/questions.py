@@ -19,7 +19,7 @@ from privest_service.datasets.schemas import SCHEMA, DatasetSchema, Space
 from privest_service.estimates.catalogue import KINDS, Kind, of_all
 from testing.server import body_of
 
-N = 100
+N = 200
 _TARGET = PrivacyTarget(2.0, 1e-6)
 
 # What is neither a choice among a few nor a number with a lower bound needs a value to be asked with.
