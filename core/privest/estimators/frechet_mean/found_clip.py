@@ -12,11 +12,14 @@ from privest.estimators.frechet_mean.uncertainty import REACH, Displacement, Mea
 from privest.estimators.uncertainty import Uncertainty
 from privest.manifolds import Manifold
 from privest.optim.ball import Ball
-from privest.privacy.mechanisms import Release
+from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
 
 _UNSEEN = 0.02
 """What the next histogram need not see of the mean distance, as a part of the noise."""
+
+_DONE = 0.25
+"""What steps may leave to go for those before them to be left out, as a part of the answer's noise."""
 
 _SURPRISE = 2.0
 """Standard deviations beyond which a gradient shows that more is left to go than was thought."""
@@ -29,10 +32,12 @@ class Stage:
     Attributes:
         look: the release of the histogram.
         gradients: the releases of the steps.
+        far: of steps before these, which are made only where much is left to go.
     """
 
-    look: Release
-    gradients: tuple[Release, ...]
+    look: NoisySum
+    gradients: tuple[NoisySum, ...]
+    far: tuple[NoisySum, ...] = ()
 
     @property
     def deviation(self) -> float:
@@ -40,11 +45,15 @@ class Stage:
         return sum(release.deviation**-2 for release in self.gradients) ** -0.5
 
 
-def stages(looks: tuple[Release, ...], gradients: tuple[Release, ...]) -> tuple[Stage, ...]:
+def stages(
+    looks: tuple[NoisySum, ...], gradients: tuple[NoisySum, ...], far: tuple[NoisySum, ...] = ()
+) -> tuple[Stage, ...]:
     """A stage for each look, of one step each, but for the last but one, which has all other steps."""
     early = len(looks) - 2
     parts = *((step,) for step in gradients[:early]), gradients[early:-1], gradients[-1:]
-    return tuple(Stage(look, steps) for look, steps in zip(looks, parts, strict=True))
+    found = [Stage(look, steps) for look, steps in zip(looks, parts, strict=True)]
+    found[-2] = replace(found[-2], far=far)
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -168,15 +177,19 @@ def descent(
     on_edge = False
     for place, stage in enumerate(stages):
         seen = gate.mean((state.point, reach), "distances")
-        distances = Distances.read(seen, stage.look.deviation, reach)
+        distances = Distances.read(seen, stage.look.doubt, reach)
         hessian = MeanHessian.of(distances, curvature)
         clip = distances.best_clip(sqrt(space.dim) * stage.deviation)
         excess = distances.excess(clip)
         unseen = _UNSEEN * sqrt(space.dim) * stage.deviation * clip
         reach = min(2 * distances.beyond_which(unseen), most)
-        for step, release in enumerate(stage.gradients):
-            vector = clip * gate.mean((state.point, clip), "scaled")
-            gradient = _Gradient(vector, (clip * release.deviation) ** 2, excess, hessian)
+        noise = clip * sqrt(space.dim) * stages[-1].deviation
+        is_near = hessian.left(sqrt(state.square), len(stage.gradients) + 1) <= _DONE * noise
+        steps = [("far", release) for release in stage.far if not is_near]
+        steps += [("scaled", release) for release in stage.gradients]
+        for step, (statistic, release) in enumerate(steps):
+            vector = clip * gate.mean((state.point, clip), statistic)
+            gradient = _Gradient(vector, (clip * release.doubt) ** 2, excess, hessian)
             is_first = place == 0 and step == 0
             state = state.corrected(gradient).stepped(gradient, first=is_first)
             point, away = ball.nearest(state.point)

@@ -9,6 +9,7 @@ from privest.estimators.frechet_mean.losses import ScaledGradient
 from privest.estimators.frechet_mean.planning import ProblemBounds, SolverPlan
 from privest.estimators.frechet_mean.schedule import schedule
 from privest.privacy.mechanisms import NoisySum, SampledSum
+from privest.records import CHUNK
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,19 @@ _ROUGH = 0.05, 0.03
 Three such steps make up for a radius that is thousands of times too large.
 """
 
+_SAMPLE, _PART, _OF_SAMPLE = 16 * CHUNK, 16, 0.004
+"""Where samples suffice for early rounds they have so many records, or this part of all if that is less, and
+early steps cost so much of μ² each.
+"""
+
 _FLAT_STEPS, _CURVED_STEPS = 2, 10
 """Later steps of a descent that finds its clip."""
+
+_NEAR_STEPS, _GROWTH = 3, 2.5
+"""Later steps that are enough where early ones saw samples and curvature is small, and how shares then grow.
+
+They have 94 % of what all ten have together, so that it costs little not to make the others.
+"""
 
 
 def found_clip(bounds: ProblemBounds, scales: ColumnScales | None = None) -> SolverPlan:
@@ -64,7 +76,8 @@ def found_clip(bounds: ProblemBounds, scales: ColumnScales | None = None) -> Sol
     early = 0 if scales else rounds.early
     sample = None if scales else budget.sample(step)
     if sample:
-        look, step = (share * (bounds.n / sample) ** 2 for share in (look, step))
+        sample = max(sample, min(_SAMPLE, CHUNK * (bounds.n // (_PART * CHUNK))))
+        look, step = look * (bounds.n / sample) ** 2, _OF_SAMPLE
     found = SHARE if scales else look
     whole = 1 - found - early * (look + step) - sum(rounds.late)
     alone = budget.release(scaled, "scaled", 1.0, share=whole)
@@ -76,8 +89,10 @@ def found_clip(bounds: ProblemBounds, scales: ColumnScales | None = None) -> Sol
         clip=bounds.clip,
     )
     later = _FLAT_STEPS if bounds.curvature == (0, 0) else _CURVED_STEPS
-    growing = [rounds.growth**place for place in range(later)]
+    spare = later - _NEAR_STEPS if sample and later > _NEAR_STEPS else 0
+    growing = [(_GROWTH if spare else rounds.growth) ** place for place in range(later)]
     steps = [step] * early + [whole * each / sum(growing) for each in growing]
+    names = ["scaled"] * early + ["far"] * spare + ["scaled"] * (later - spare)
     if scales:
         first = scales.releases(budget, found)
     else:
@@ -85,11 +100,13 @@ def found_clip(bounds: ProblemBounds, scales: ColumnScales | None = None) -> Sol
     histograms = tuple(
         budget.release(counts, "distances", 1.0, share=share) for share in (*[look] * early, *rounds.late)
     )
-    gradients = tuple(budget.release(scaled, "scaled", 1.0, share=share) for share in steps)
+    gradients = tuple(
+        budget.release(scaled, name, 1.0, share=share) for name, share in zip(names, steps, strict=True)
+    )
     if sample:
         first, histograms, gradients = (
             _sampled(releases, sample, count)
-            for releases, count in ((first, 1), (histograms, early), (gradients, early))
+            for releases, count in ((first, 1), (histograms, early + bool(spare)), (gradients, early))
         )
     return SolverPlan("rgd", (*first, *histograms, *gradients), chosen)
 

@@ -111,11 +111,12 @@ class FrechetMeanPlan(BasePlan):
         """Number of steps of the whole run."""
         if self.epochs:
             return self.epochs.steps
-        return sum(r.count for r in self.releases if r.statistic in ("gradient", "scaled"))
+        return sum(r.count for r in self.releases if r.statistic in ("gradient", "scaled", "far"))
 
-    def named(self, statistic: str) -> tuple[Release, ...]:
-        """The releases of a statistic, in order."""
-        return tuple(release for release in self.releases if release.statistic == statistic)
+    def named(self, statistic: str) -> tuple[NoisySum, ...]:
+        """The releases of a statistic but for those of random batches, in order."""
+        found = (release for release in self.releases if release.statistic == statistic)
+        return tuple(release for release in found if isinstance(release, NoisySum))
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
@@ -286,7 +287,7 @@ def _estimate(planned: FrechetMeanPlan, gate: Oracle) -> tuple[Array, Uncertaint
     curvature = (0.0, 0.0) if ball.manifold.dim == 1 else ball.manifold.curvature
     if first := planned.named("range"):
         around = Surroundings.ranged(planned.range, gate, start, first[0])
-        rounds = stages(looks, planned.named("scaled"))
+        rounds = stages(looks, planned.named("scaled"), planned.named("far"))
         return descent(around, gate, curvature=curvature, stages=rounds)
     if not looks:
         return _descended(planned, gate, ball, start, planned.steps), None

@@ -126,6 +126,7 @@ def statistics(within: Range, scales: ColumnScales | None = None) -> dict[str, A
         "gradient": SquaredDistance(space),
         "change": SquaredDistanceChange(space),
         "scaled": ScaledGradient(space),
+        "far": ScaledGradient(space, "the mean gradient, in clips, where much is left to go"),
         "check": SquaredDistance(space, "the mean gradient at the answer"),
         "distances": DistanceCounts(space),
     }

@@ -77,6 +77,10 @@ class MeanHessian:
             return settling
         return min(self.least * before / (self.least**2 * before + added), settling)
 
+    def left(self, distance: float, steps: int) -> float:
+        """What so many of the first step's length leave of a distance to the mean, at most."""
+        return distance * self.contraction(self.length(inf, 0.0))[1] ** steps
+
     def contraction(self, length: float) -> tuple[float, float]:
         """What a step of this length leaves of the distance to the mean: a factor, and its tolerance."""
         middle = (self.least + self.largest) / 2

@@ -339,5 +339,6 @@ def test_samples_are_taken_where_they_save_time_alone():
         assert not any(isinstance(release, SampledSum) for release in plan.releases)
     plan = frechet_mean.plan(FrechetMeanSpec(), PointsMetadata(1_000_000, space), PrivacyTarget(1.0, 1e-9))
     samples = [release for release in plan.releases if isinstance(release, SampledSum)]
-    assert len(samples) == 7
-    assert sum(release.cost.mu_squared for release in samples) < 0.013 * plan.cost.mu_squared
+    # The last of them is a histogram with a share of its own, .04.
+    assert len(samples) == 8
+    assert sum(release.cost.mu_squared for release in samples) < (0.013 + 0.04) * plan.cost.mu_squared
