@@ -101,23 +101,26 @@ class Records:
             part: the contiguous range of chunks to sum; all chunks by default.
         """
         size, part = self._size, range(self.chunks) if part is None else part
-        chunks = (self._rows[at * size : (at + 1) * size] for at in part)
-        threaded = self._threads > 1 and len(part) > 1
-
-        def summed(rows: Array) -> NDArray[np.int64]:
-            return of_chunk(self._made(rows))
-
-        return _total(_pool(self._threads).map(summed, chunks) if threaded else map(summed, chunks))
+        starts = range(part.start * size, part.stop * size, size)
+        return self._summed(starts, lambda start: of_chunk(self._made(self._rows[start : start + size])))
 
     def sum_of(self, indices: NDArray[np.int64], of_pieces: OfPieces) -> NDArray[np.int64]:
         """The exact integer sum of `of_pieces` over the rows at `indices`, `CHUNK` rows at a time.
+
+        It does not depend on the number of threads.
 
         Args:
             indices: indices of the rows.
             of_pieces: called on each chunk, which comes in pieces if its rows are wide.
         """
-        chunks = (indices[start : start + CHUNK] for start in range(0, len(indices), CHUNK))
-        return _total(of_pieces(self._pieces(chunk)) for chunk in chunks)
+        starts = range(0, len(indices), CHUNK)
+        return self._summed(starts, lambda start: of_pieces(self._pieces(indices[start : start + CHUNK])))
+
+    def _summed(self, starts: range, from_place: Callable[[int], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """The sum over chunks, which begin at these places; zero if there are none."""
+        threaded = self._threads > 1 and len(starts) > 1
+        parts = _pool(self._threads).map(from_place, starts) if threaded else map(from_place, starts)
+        return reduce(np.add, parts, np.int64(0))  # pyright: ignore[reportReturnType, reportCallIssue, reportArgumentType]
 
     def _pieces(self, chunk: NDArray[np.int64]) -> Iterator[Array]:
         for start in range(0, len(chunk), self._size):
@@ -140,8 +143,3 @@ def blocks(chunk: Array) -> list[Array]:
         return [chunk]
     size = max(1, _BLOCK_BYTES * len(chunk) // chunk.nbytes)
     return [chunk[start : start + size] for start in range(0, len(chunk), size)]
-
-
-def _total(parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The sum of all parts, without holding them in memory; zero if there are none."""
-    return reduce(np.add, parts, np.int64(0))  # pyright: ignore[reportReturnType, reportCallIssue, reportArgumentType]

@@ -34,6 +34,18 @@ def test_sums_do_not_depend_on_threads():
     assert all((s == sums[0]).all() for s in sums)
 
 
+def test_chunks_of_a_sample_are_summed_side_by_side():
+    both = threading.Barrier(2)
+
+    def of_pieces(pieces):
+        both.wait(60)
+        return np.rint(np.concatenate(list(pieces)).sum(axis=0)).astype(np.int64)
+
+    rows = np.arange(3.0 * CHUNK)[:, None]
+    chosen = np.random.default_rng(5).permutation(len(rows))[: 2 * CHUNK]
+    assert Records(rows, threads=2).sum_of(chosen, of_pieces) == chosen.sum()
+
+
 def test_an_error_in_a_thread_is_not_swallowed():
     def broken(chunk):
         raise RuntimeError("no sum")
