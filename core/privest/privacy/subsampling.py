@@ -197,15 +197,10 @@ def _transformed(step: _Losses, size: int) -> NDArray[Any]:
 
 
 def _reach(parts: _Parts, tail: float) -> int:
-    """The number of cells that the total loss exceeds with probability below `tail`, by Chernoff's bound.
-
-    The least of bounds of several orders. They fall up to it and rise from there, as the logarithm of a
-    moment is convex in its order: so few of them are computed.
-    """
+    """The number of cells that the total loss exceeds with probability below `tail`, by Chernoff's bound."""
     cell = parts[0][0].cell
-    widest = cell * max(len(step.above) for step, _ in parts)
     most = cell * sum(count * len(step.above) for step, count in parts)
-    orders = np.geomspace(0.005, 700.0, 32) / widest
+    orders = np.geomspace(0.005, 700.0, 32) / (cell * max(len(step.above) for step, _ in parts))
     sides = [(step.losses, step.above, step.below, step.at_zero, count) for step, count in parts]
 
     @cache
@@ -216,6 +211,7 @@ def _reach(parts: _Parts, tail: float) -> int:
             total += count * log(float(above @ grown + below @ (1 / grown)) + at_zero)
         return (total - log(tail)) / float(orders[at])
 
+    # Bounds fall with the order and then rise, as the logarithm of a moment is convex: few are computed.
     best = bisect_left(range(len(orders) - 1), True, key=lambda at: bound(at) <= bound(at + 1))
     return ceil(min(most, bound(best)) / cell)
 
@@ -245,10 +241,8 @@ class _Curve:
         right = self.cell * points[1:]
 
         def by(mu: float) -> bool:
-            if not len(right):
-                return True
-            if mu <= 0.0:
-                return False
+            if not len(right) or mu <= 0.0:
+                return not len(right)
             less, more = ndtr(mu / 2 - right / mu), np.exp(right + log_ndtr(-right / mu - mu / 2))
             return bool((needed <= less * (1 - 1e-12) - more * (1 + 1e-12)).all())
 
