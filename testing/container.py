@@ -1,6 +1,7 @@
 """What the Dockerfile and the service say that whoever deploys them has to agree with."""
 
 import re
+from functools import cache
 
 import yaml
 
@@ -26,6 +27,10 @@ UID, GID = map(int, instructions("USER")[-1].split(":"))
 PORT = int(instructions("EXPOSE")[-1])
 DATA = instructions("VOLUME")[-1]
 SETTINGS = {f"PRIVEST_{name.upper()}" for name in Settings.model_fields} | {"PRIVEST_SECRETS_DIR"}
-_APP = create_app(None)
-PATHS = {str(getattr(route, "path", "")) for route in _APP.routes} | set(_APP.openapi()["paths"])
-"""Where the service answers."""
+
+
+@cache
+def paths() -> set[str]:
+    """Where the service answers."""
+    app = create_app(None)
+    return {str(getattr(route, "path", "")) for route in app.routes} | set(app.openapi()["paths"])

@@ -142,16 +142,15 @@ def table(
             f"a {type(frame).__name__} is no frame: pass one of pandas, polars or pyarrow, "
             "as pandas.DataFrame(rows)"
         )
-    said, dropped = (
-        said_of_columns(columns),
-        [column_name(name) for name in ([drop] if isinstance(drop, str) else drop)],
-    )
+    said = said_of_columns(columns)
+    dropped = {column_name(name): None for name in ([drop] if isinstance(drop, str) else drop)}
     whole, faults = named(frame), [*_faults_of_names(frame)]
-    if (count := len(set(whole.columns) - set(dropped))) > _MOST_COLUMNS:
+    there = dict.fromkeys(whole.columns)  # which pandas makes anew whenever it is asked
+    if (count := len(there.keys() - dropped)) > _MOST_COLUMNS:
         raise SchemaMismatch(f"{count:,} columns are more than the {_MOST_COLUMNS:,} of a table: drop some")
-    faults += [f"the frame has no column {name!r}" for name in (*said, *dropped) if name not in whole.columns]
+    faults += [f"the frame has no column {name!r}" for name in (*said, *dropped) if name not in there]
     keys = [column_name(unit["column"])] if unit else []
-    kept = [name for name in whole.columns if name not in dropped]
+    kept = [name for name in there if name not in dropped]
     found, doubts = list[Column](), list[str]()
     read: dict[str, list[str]] = {"bounds": [], "categories": [], "forms of dates": [], "gaps": []}
     for name in (name for name in kept if name not in keys):
@@ -214,7 +213,10 @@ def _names(frame: Any) -> list[str]:
 def named(frame: Any) -> nw.DataFrame[Any]:
     """A frame whose columns are called by texts; of columns of one name it has the first."""
     names = _names(frame)
-    places = [names.index(name) for name in dict.fromkeys(names)]
+    first = dict[str, int]()
+    for place, name in enumerate(names):
+        first.setdefault(name, place)
+    places = [*first.values()]
     if len(places) < len(names):  # which polars does not have
         frame = frame.iloc[:, places] if hasattr(frame, "iloc") else frame.select(places)
     if list(getattr(frame, "column_names", frame.columns)) != [names[place] for place in places]:

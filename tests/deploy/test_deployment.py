@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 from privest_service.database.postgresql import verified
 from privest_service.settings import Settings
 from testing import ROOT
-from testing.container import DATA, DOCKERFILE, PATHS, PORT, SETTINGS, UID, instructions, listed
+from testing.container import DATA, DOCKERFILE, PORT, SETTINGS, UID, instructions, listed, paths
 from testing.server import shutdown_grace
 
 JOB_TIMEOUT = Settings.model_fields["job_timeout"].default
@@ -44,7 +44,7 @@ def test_its_health_is_asked_where_it_listens() -> None:
     asked = listed("HEALTHCHECK")[-1]
     address, path = re.findall(r"http://([\w.:]+)(/\w+)", asked)[0]
     assert address == f"127.0.0.1:{PORT}"
-    assert path in PATHS
+    assert path in paths()
 
 
 def test_its_settings_are_settings() -> None:

@@ -3,10 +3,11 @@
 This module imports slowly, so planners of stochastic solvers import it when they call it.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, reduce
 from math import ceil, exp, expm1, floor, frexp, inf, ldexp, log, log1p, nextafter, sqrt
 from typing import Any
 
@@ -197,19 +198,22 @@ def _transformed(step: _Losses, size: int) -> NDArray[Any]:
 
 def _reach(parts: _Parts, tail: float) -> int:
     """The number of cells that the total loss exceeds with probability below `tail`, by Chernoff's bound."""
-
-    def moment(step: _Losses, order: float) -> float:
-        grown, shrunk = np.exp(order * step.losses), np.exp(-order * step.losses)
-        return float(step.above @ grown + step.below @ shrunk) + step.at_zero
-
-    def bound(order: float) -> float:
-        return (sum(count * log(moment(step, order)) for step, count in parts) - log(tail)) / order
-
     cell = parts[0][0].cell
-    widest = cell * max(len(step.above) for step, _ in parts)
     most = cell * sum(count * len(step.above) for step, count in parts)
-    orders = np.geomspace(0.005, 700.0, 32) / widest
-    return ceil(min(most, *map(bound, orders.tolist())) / cell)
+    orders = np.geomspace(0.005, 700.0, 32) / (cell * max(len(step.above) for step, _ in parts))
+    sides = [(step.losses, step.above, step.below, step.at_zero, count) for step, count in parts]
+
+    @cache
+    def bound(at: int) -> float:
+        total = 0.0
+        for losses, above, below, at_zero, count in sides:
+            grown = np.exp(orders[at] * losses)
+            total += count * log(float(above @ grown + below @ (1 / grown)) + at_zero)
+        return (total - log(tail)) / float(orders[at])
+
+    # Bounds fall with the order and then rise, as the logarithm of a moment is convex: few are computed.
+    best = bisect_left(range(len(orders) - 1), True, key=lambda at: bound(at) <= bound(at + 1))
+    return ceil(min(most, bound(best)) / cell)
 
 
 Allowed = tuple[tuple[float, float], ...]
@@ -237,10 +241,8 @@ class _Curve:
         right = self.cell * points[1:]
 
         def by(mu: float) -> bool:
-            if not len(right):
-                return True
-            if mu <= 0.0:
-                return False
+            if not len(right) or mu <= 0.0:
+                return not len(right)
             less, more = ndtr(mu / 2 - right / mu), np.exp(right + log_ndtr(-right / mu - mu / 2))
             return bool((needed <= less * (1 - 1e-12) - more * (1 + 1e-12)).all())
 

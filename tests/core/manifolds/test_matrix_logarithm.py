@@ -4,6 +4,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+from flint import acb_mat, ctx
 
 from privest import manifolds
 from privest.arrays import Array, SymmetricCoordinates
@@ -31,11 +32,15 @@ def matrices(rng: np.random.Generator, n: int, m: int, logs: float) -> Array:
 
 
 def exactly(x: Array) -> Array:
-    """The logarithm of one matrix, with 40 digits."""
-    with mpmath.workdps(40):
-        values, vectors = mpmath.eigsy(mpmath.matrix(x.tolist()))
-        found = vectors * mpmath.diag([mpmath.log(value) for value in values]) * vectors.T
-        return np.array(found.tolist(), dtype=np.float64)
+    """The logarithm of one matrix of distinct eigenvalues, from balls that hold it."""
+    with ctx.workprec(200):
+        values, vectors = acb_mat(x.tolist()).eig(right=True)
+        logs = acb_mat(len(x), len(x))
+        for i, value in enumerate(values):
+            logs[i, i] = value.log()
+        found = [entry.real for entry in (vectors * logs * vectors.inv()).entries()]
+        assert max(entry.rad() for entry in found) < 1e-20
+        return np.array([float(entry.mid()) for entry in found]).reshape(x.shape)
 
 
 def test_the_rational_function_is_the_logarithm() -> None:

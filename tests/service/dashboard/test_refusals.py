@@ -110,8 +110,7 @@ class _Target:
         return desk.post(form.path.format(**self.places), fields, files=files, **how)  # pyright: ignore
 
 
-@pytest.fixture
-def target(site: Server) -> _Target:
+def _target(site: Server) -> _Target:
     owner, analyst = owner_called(site, "Zebedee Trust"), analyst_called(site, "Quillon Vane")
     dataset = dataset_called(owner, "Xylophone rows")
     assert owner.grant(dataset, analyst).status_code == 200
@@ -139,6 +138,17 @@ def target(site: Server) -> _Target:
             "seq": "3",
         },
     )
+
+
+@pytest.fixture
+def target(site: Server) -> _Target:
+    return _target(site)
+
+
+@pytest.fixture(scope="module")
+def standing(site: Server) -> _Target:
+    """One from which nothing is taken: as nobody may, tests can share it."""
+    return _target(site)
 
 
 def _desk(target: _Target, form: _Form) -> Desk:
@@ -238,10 +248,10 @@ def test_nobody_is_signed_in_from_another_site(site: Server) -> None:
     assert everything(site) == before
 
 
-def test_an_empty_cookie_or_one_of_another_kind_opens_nothing(target: _Target) -> None:
-    for value in ("", "x", target.owner.key, target.owner.id, "0" * 64):
+def test_an_empty_cookie_or_one_of_another_kind_opens_nothing(standing: _Target) -> None:
+    for value in ("", "x", standing.owner.key, standing.owner.id, "0" * 64):
         answer = httpx.get(
-            f"{target.owner.server.url}/dashboard/ledger", headers={"Cookie": f"privest-session={value}"}
+            f"{standing.owner.server.url}/dashboard/ledger", headers={"Cookie": f"privest-session={value}"}
         )
         assert answer.status_code == 303
 
@@ -289,15 +299,17 @@ ELSEWHERE = {
 }
 
 
-def test_the_pages_of_one_owner_show_nothing_of_another(site: Server, target: _Target) -> None:
+def test_the_pages_of_one_owner_show_nothing_of_another(site: Server, standing: _Target) -> None:
     stranger = owner_called(site, "Stranger")
     own = dataset_called(stranger, "Own rows")
-    desk, hidden = Desk(site, stranger.key), {*NAMES, *target.places.values()} - {target.places["seq"]}
+    desk, hidden = Desk(site, stranger.key), {*NAMES, *standing.places.values()} - {standing.places["seq"]}
     for path, status in ELSEWHERE.items():
-        answer = desk.get(path.format(**target.places), follow_redirects=True)
+        answer = desk.get(path.format(**standing.places), follow_redirects=True)
         assert answer.status_code == status, path
         told = answer.text
-        for part in re.split(r"[/?=&]", path.format(**target.places)):  # what was asked for may be said again
+        for part in re.split(
+            r"[/?=&]", path.format(**standing.places)
+        ):  # what was asked for may be said again
             told = told.replace(part, "") if part in hidden else told
         assert not [each for each in hidden if each in told], path
     assert own in desk.get("/datasets").text
@@ -331,31 +343,31 @@ def test_every_page_with_a_place_in_its_path_is_tried_above() -> None:
     ],
 )
 def test_the_forms_of_one_owner_change_nothing_of_another(
-    site: Server, target: _Target, name: str, status: int
+    site: Server, standing: _Target, name: str, status: int
 ) -> None:
     desk = Desk(site, owner_called(site, "Stranger").key)
     token, before = desk.token, everything(site)
-    answer = target.send(desk, FORMS[name], token=token)
+    answer = standing.send(desk, FORMS[name], token=token)
     assert answer.status_code == status
     assert not [name for name in NAMES if name in answer.text]
     assert everything(site) == before
 
 
-def test_answers_to_analysts_are_not_the_owners(anna: Hospital, target: _Target) -> None:
-    desk = Desk(target.owner.server, target.owner.key)
-    assert desk.get(f"/answers/{target.places['job']}").status_code == 200
-    assert desk.get(f"/answers/{target.places['theirs']}").status_code == 404
-    assert target.places["theirs"] not in desk.get("/answers").text
+def test_answers_to_analysts_are_not_the_owners(anna: Hospital, standing: _Target) -> None:
+    desk = Desk(standing.owner.server, standing.owner.key)
+    assert desk.get(f"/answers/{standing.places['job']}").status_code == 200
+    assert desk.get(f"/answers/{standing.places['theirs']}").status_code == 404
+    assert standing.places["theirs"] not in desk.get("/answers").text
 
 
-def test_the_administrator_sees_no_page_of_owners(site: Server, target: _Target) -> None:
+def test_the_administrator_sees_no_page_of_owners(site: Server, standing: _Target) -> None:
     desk = Desk(site, ADMIN_KEY)
     own = {"", "/", "/sign-in", "/glossary", "/acts"} | {
         path for path in routes("GET") if path.startswith("/admin")
     }
     places = {
-        "dataset_id": target.places["dataset"],
-        "job_id": target.places["job"],
+        "dataset_id": standing.places["dataset"],
+        "job_id": standing.places["job"],
         "seq": "1",
     }
     tried = [path.format(**places) for path in routes("GET") - own]
@@ -367,7 +379,7 @@ def test_the_administrator_sees_no_page_of_owners(site: Server, target: _Target)
     before, token = everything(site), desk.token
     for name, form in FORMS.items():
         if form.role == "owner" and name != "/sign-out":
-            assert target.send(desk, form, token=token).status_code == 403, name
+            assert standing.send(desk, form, token=token).status_code == 403, name
     assert everything(site) == before
 
 
@@ -422,9 +434,9 @@ def test_static_files_are_kept_for_good_and_change_their_address(anna: Hospital)
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_the_interface_knows_no_sessions(target: _Target) -> None:
-    desk = Desk(target.owner.server, target.owner.key)
+def test_the_interface_knows_no_sessions(standing: _Target) -> None:
+    desk = Desk(standing.owner.server, standing.owner.key)
     cookie = {"Cookie": f"privest-session={desk.cookie}"}
-    for method, path in (("GET", "/v1/datasets"), ("DELETE", f"/v1/datasets/{target.places['dataset']}")):
-        answer = httpx.request(method, target.owner.server.url + path, headers=cookie)
+    for method, path in (("GET", "/v1/datasets"), ("DELETE", f"/v1/datasets/{standing.places['dataset']}")):
+        answer = httpx.request(method, standing.owner.server.url + path, headers=cookie)
         assert answer.status_code == 401, "a browser sends cookies unasked: they must not open it"

@@ -42,7 +42,7 @@ def test_the_mean_is_found_with_the_error_that_the_plan_foretold(server: Server,
     manifold = manifolds.get(**space)
     rng = np.random.default_rng(5)
     steps = manifold.from_coordinates(
-        manifold.reference, rng.standard_normal((2000, manifold.coordinate_size))
+        manifold.reference, rng.standard_normal((500, manifold.coordinate_size))
     )
     lengths = manifold.norm(manifold.reference, steps).reshape(-1, *[1] * len(manifold.shape))
     rows = manifold.exp(manifold.reference, 0.5 * steps / lengths)
@@ -50,7 +50,7 @@ def test_the_mean_is_found_with_the_error_that_the_plan_foretold(server: Server,
     for _ in range(50):
         step = manifold.log_coordinates(mean, rows).mean(axis=0)
         mean = manifold.exp_coordinates(mean, step)
-        if np.linalg.norm(step) < 1e-9:  # far below the noise
+        if np.linalg.norm(step) < 1e-6:  # far below the noise
             break
 
     owner = server.owner(epsilon=9.0)

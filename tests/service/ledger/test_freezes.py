@@ -46,12 +46,14 @@ def test_a_freeze_holds_what_waits_and_nothing_else(server: Server) -> None:
     frozen, other = server.owner(epsilon=5.0), server.owner()
     slow, dataset, deleted = frozen.dataset(*slow_rows()), frozen.dataset(), frozen.dataset()
     running = frozen.estimate(slow, steps=1000, wait=0).json()["id"]
+    worker = worker_on(server, frozen, slow)
+    worker.suspend()  # others wait for it all the same
     held = frozen.estimate(dataset, wait=0).json()["id"]
     given_back = frozen.estimate(deleted, wait=0).json()["id"]
     path = f"/v1/owners/{frozen.id}/budget"
     budget = frozen.patch(path, json={"frozen": True}).json()
     assert (budget["frozen"], budget["frozen_by"]) == (True, "owner")
-    worker_on(server, frozen, slow).kill()  # what is under way goes on to its end
+    worker.kill()  # what is under way goes on to its end
     assert frozen.ended(running)["state"] == "failed"
     theirs = other.estimate(other.dataset(), reuse=False)  # asked after the job that is held
     assert theirs.json()["state"] == "committed"

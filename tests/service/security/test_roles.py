@@ -279,6 +279,8 @@ def test_a_revocation_voids_what_waits_and_gives_it_back(server: Server) -> None
     for one in (analyst, other):
         owner.grant(dataset, one, epsilon=5.0, delta=1e-5)
     running = owner.estimate(slow, steps=1000, wait=0).json()["id"]
+    worker = worker_on(server, owner, slow)
+    worker.suspend()  # others wait for it all the same
     waiting = [analyst.estimate(dataset, epsilon=0.1 * i, wait=0).json()["id"] for i in (1, 2)]
     kept = other.estimate(dataset, wait=0).json()["id"]
     assert [analyst.get(f"/v1/jobs/{job}").json()["state"] for job in waiting] == ["reserved"] * 2
@@ -301,7 +303,7 @@ def test_a_revocation_voids_what_waits_and_gives_it_back(server: Server) -> None
     assert owner.delete(f"/v1/datasets/{dataset}").status_code == 204
     assert other.get(f"/v1/jobs/{kept}").json()["state"] == "voided"
     assert owner.budget()["queries"] == 1
-    worker_on(server, owner, slow).kill()
+    worker.kill()
     assert owner.ended(running)["state"] == "failed"
     assert books_balance(server)
 
@@ -311,6 +313,8 @@ def test_a_withdrawal_voids_what_adds_up_to_more_than_is_counted(server: Server)
     owner, analyst = server.owner(epsilon=300.0), server.analyst()
     slow, dataset = owner.dataset(*slow_rows()), owner.dataset()
     running = owner.estimate(slow, steps=1000, wait=0).json()["id"]
+    worker = worker_on(server, owner, slow)
+    worker.suspend()  # others wait for it all the same
 
     def ask() -> list[str]:
         owner.grant(dataset, analyst)
@@ -328,7 +332,7 @@ def test_a_withdrawal_voids_what_adds_up_to_more_than_is_counted(server: Server)
         assert owner.budget()["spent"]["mu"] < 1
         assert owner.budget()["basic"]["delta"] == INFORMATIVE_CAP / PROBABILITY
         assert books_balance(server)
-    worker_on(server, owner, slow).kill()
+    worker.kill()
     assert owner.ended(running)["state"] == "failed"
 
 

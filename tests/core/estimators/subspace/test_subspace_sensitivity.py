@@ -54,7 +54,7 @@ def framed(wide, center):
     return Relaxation(projection(size, size - 1), center, wide)
 
 
-SHAPES = [(2, 1), (3, 1), (5, 2), (20, 3)]
+SHAPES = [(2, 1), (4, 1), (5, 2), (20, 3)]
 
 
 def cases():
