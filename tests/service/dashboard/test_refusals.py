@@ -307,9 +307,8 @@ def test_the_pages_of_one_owner_show_nothing_of_another(site: Server, standing: 
         answer = desk.get(path.format(**standing.places), follow_redirects=True)
         assert answer.status_code == status, path
         told = answer.text
-        for part in re.split(
-            r"[/?=&]", path.format(**standing.places)
-        ):  # what was asked for may be said again
+        asked = re.split(r"[/?=&]", path.format(**standing.places))
+        for part in asked:  # which may be said again
             told = told.replace(part, "") if part in hidden else told
         assert not [each for each in hidden if each in told], path
     assert own in desk.get("/datasets").text
