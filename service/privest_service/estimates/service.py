@@ -19,7 +19,6 @@ from privest_service.datasets.registration import Registrar
 from privest_service.estimates import refusals
 from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.charging import reserve_all, reserve_each, reserve_free
-from privest_service.estimates.groups import Groups
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import (
     ResolvedQuery,
@@ -41,6 +40,7 @@ from privest_service.estimates.schemas import (
     EstimateRequest,
     InlineRef,
 )
+from privest_service.groups import Groups
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import entries

@@ -1,5 +1,6 @@
 """Questions that are charged in one transaction: each as if it were alone, in their order."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from privest_service.datasets.terms import Terms
 from privest_service.estimates import charging
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import resolve
-from privest_service.estimates.remembered import versions
+from privest_service.estimates.remembered import Remembered
 from privest_service.estimates.reservation import Answer, Asked, Draft
 from privest_service.estimates.service import Submissions
 from privest_service.exports.export import lines
@@ -163,7 +164,7 @@ def test_whoever_changes_what_a_plan_follows_from_changes_its_versions(database:
     world, other = World.make(database), World.make(database)
 
     def at(caller: str) -> Any:
-        return versions(database, caller, world.dataset)
+        return asyncio.run(Remembered(database).versions(caller, world.dataset))
 
     def changed(act: Any, *whose: str) -> None:
         before = {caller: at(caller) for caller in whose or (world.owner, world.analyst)}
