@@ -40,7 +40,7 @@ class Looks(Generic[T, R]):
                 (found,) = self._act(own, [what])
                 return found
             except DBAPIError:
-                own.invalidate()
+                own.rollback()
         return await self._groups.do(about, what, self.now)
 
     def now(self, asked: Sequence[T]) -> Sequence[R]:

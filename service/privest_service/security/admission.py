@@ -10,6 +10,7 @@ from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 from starlette.types import Receive, Scope, Send
 
 from privest_service.acts import Actor, acting
@@ -28,6 +29,14 @@ def address_of(request: Request) -> str:
 async def identified(request: Request) -> Credential:
     """Return the credential of a request. Routes that ask for it need one."""
     return request.state.credential
+
+
+class Bearer(HTTPBearer):
+    """The credential of a request, which its route has found to be for what the endpoint declares."""
+
+    async def __call__(self, request: Request) -> Credential:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Nothing is read or refused here any more."""
+        return request.state.credential
 
 
 def _parts(dependant: Dependant) -> Iterator[Dependant]:
@@ -59,7 +68,7 @@ class Admitting(APIRoute):
         super().__init__(path, _in_its_share(endpoint), **given)
         parts = list(_parts(self.dependant))
         self.needs = sorted({scope for part in parts for scope in part.own_oauth_scopes or ()})
-        self._for_known = any(part.call is identified for part in parts)
+        self._for_known = any(part.call is identified or isinstance(part.call, Bearer) for part in parts)
 
     def identify(self, authenticator: Authenticator, request: Request) -> Credential:
         """Find out who calls, in a thread. Raises Problem: nobody who is let in."""
