@@ -106,7 +106,8 @@ def main() -> None:
 Plans of a mean on SPD(3) that were looked at before, SQLite, {CONNECTIONS} connections: processor time of
 the web process, all of its threads included. Beside it, in a process of its own and in turns, FastAPI on
 the same loop with nothing but a route that reads the same body by the same model. Medians of {ROUNDS}
-rounds of {SECONDS} s, with the least and the most. The load of the machine was {getloadavg()[0]:.0f} at the end.
+rounds of {SECONDS} s, with the least and the most. The load of the machine was {getloadavg()[0]:.0f} at
+the end.
 
 {table(["", "ms of a processor", "a plan is so many times that", "goal"], rows)}
 

@@ -144,7 +144,7 @@ def _parts(
         authenticator,
         registrar,
         planner,
-        Remembered(database),
+        Remembered(database, planner),
         Submissions(
             database,
             planner,

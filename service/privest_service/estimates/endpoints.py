@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from privest_service.datasets.dependencies import RegistrarDep
 from privest_service.estimates import exported, requests, room, service, views
 from privest_service.estimates.catalogue import KINDS, Job, Kind
-from privest_service.estimates.dependencies import EngineDep, PlannerDep, RememberedDep, SubmissionsDep
+from privest_service.estimates.dependencies import EngineDep, RememberedDep, SubmissionsDep
 from privest_service.estimates.epsilon_found import to_plan
 from privest_service.estimates.request_views import RequestList, Verdict, request_view
 from privest_service.estimates.schemas import FINAL, About, DatasetRef, InlineRef, JobView
@@ -189,11 +189,10 @@ def _plan_route(kind: Kind) -> None:
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
         request: Request,
         caller: ReadDep,
-        database: DatabaseDep,
-        planner: PlannerDep,
         remembered: RememberedDep,
     ) -> Response:
         about: About = body.dataset
+        database, planner = remembered.database, remembered.planner
 
         async def told() -> bytes:
             if not isinstance(about, DatasetRef):

@@ -14,6 +14,7 @@ from sqlalchemy.orm import aliased
 
 from privest_service.database import Database, Looks, now
 from privest_service.datasets.models import Dataset, Grant
+from privest_service.estimates.planning import Planner
 from privest_service.ledger.models import Account
 from privest_service.security.models import Owner
 
@@ -95,10 +96,13 @@ def _versions(connection: Connection, about: Sequence[_About]) -> list[Versions 
 class Remembered:
     """Texts by name, each with the versions that it follows from; what was kept first is forgotten first.
 
-    Its rows are in the database.
+    Args:
+        database: has the rows that they follow from.
+        planner: makes those that are not remembered.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, planner: Planner) -> None:
+        self.database, self.planner = database, planner
         self._kept = FIFOCache[str, tuple[Versions, bytes]](_ROOM, getsizeof=lambda kept: len(kept[1]))
         self._lock = threading.Lock()
         self._looks = Looks(database, _versions)
