@@ -33,6 +33,7 @@ from privest_service.estimates import job_endpoints as job_lists
 from privest_service.estimates import workload_endpoints as workloads
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.planning import Planner
+from privest_service.estimates.remembered import Remembered
 from privest_service.estimates.requests import expire
 from privest_service.estimates.schemas import JobView
 from privest_service.estimates.service import Submissions
@@ -143,6 +144,7 @@ def _parts(
         authenticator,
         registrar,
         planner,
+        Remembered(database, planner),
         Submissions(
             database,
             planner,

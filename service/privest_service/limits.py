@@ -84,6 +84,9 @@ _ALL = ""
 _turns: ContextVar[asyncio.Semaphore | None] = ContextVar("turns", default=None)
 """The present caller's turns for threads; the service itself needs none."""
 
+_long: ContextVar[bool] = ContextVar("long", default=False)
+"""Whether the present request brought a long body."""
+
 
 class Limiter:
     """Counts what is held in this process.
@@ -157,6 +160,7 @@ class Limiter:
         Long bodies are worked on one at a time, because that keeps the interpreter busy.
         """
         long = body >= LONG
+        _long.set(long)
         name = f"{who} long" if long else who
         turns = self._turns.get(name)
         if turns is None:
@@ -172,3 +176,8 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     """Run what blocks in a thread, of which the present caller has few at a time."""
     async with _turns.get() or nullcontext():
         return await to_thread.run_sync(lambda: function(*args, **kwargs))
+
+
+async def in_thread_if_long(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what takes a moment, but for a long document: `in_thread` has one of a caller's at a time."""
+    return await in_thread(function, *args, **kwargs) if _long.get() else function(*args, **kwargs)

@@ -12,6 +12,47 @@ from privest_service.problems import blank
 _LEAST = 4096
 """Fewest bytes that a client must bring or take between two looks while it is waited for."""
 
+_TOGETHER = 2**16
+"""Bytes from which on what was written does not wait for more."""
+
+
+class _Joining:
+    """A transport that sends together what is written in one turn of the event loop: a head with its body.
+
+    Each time that something is sent its reader is woken.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._waiting, self._size = list[bytes](), 0
+
+    def write(self, data: bytes) -> None:
+        """Send soon."""
+        if data and not self._waiting:
+            self._loop.call_soon(self._send)
+        if data:
+            self._waiting.append(data)
+            self._size += len(data)
+        if self._size >= _TOGETHER:
+            self._send()
+
+    def _send(self) -> None:
+        if waiting := self._waiting:
+            self._waiting, self._size = [], 0
+            self._transport.writelines(waiting)
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that are not taken yet."""
+        return self._size + self._transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        """Send what was written, and close."""
+        self._send()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
 
 class PacedProtocol(H11Protocol):
     """Looks now and then whether it waits for its client, and how far that has come since.
@@ -27,7 +68,7 @@ class PacedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Begin to watch the client."""
-        super().connection_made(transport)
+        super().connection_made(_Joining(transport, self.loop))  # pyright: ignore[reportArgumentType]
         self._brought, self._took, self._left = 0, 0, 0
         self._awaited: tuple[str, object] | None = None
         self._next = self.loop.call_later(self._patience, self._look)

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -90,7 +90,7 @@ class Database:
     def __init__(
         self, url: str, *, signer: object = None, pool_size: int = 10, patience: float | None = None
     ) -> None:
-        self._info = {"signer": signer}
+        self._info, self._url = {"signer": signer}, url
         parsed = make_url(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         if self.is_sqlite:
@@ -202,8 +202,25 @@ class Database:
         Raises:
             DatabaseUnavailable: there is none.
         """
-        with _told(), self._single.connect() as connection:
+        with self.looking() as connection:
             return connection.execute(statement, values).first()
+
+    @contextmanager
+    def looking(self) -> Iterator[Connection]:
+        """A connection for single statements, each of which sees what is committed when it begins.
+
+        Raises:
+            DatabaseUnavailable: there is none.
+        """
+        with _told(), self._single.connect() as connection:
+            yield connection
+
+    @cached_property
+    def event_loops_own(self) -> Connection | None:
+        """The connection of SQLite on which the event loop itself looks, and never waits; else None."""
+        if not self.is_sqlite:
+            return None
+        return _sqlite(self._url, "", 1, 0, 0).execution_options(**{_SINGLE: True}).connect()
 
     def _session(self, engine: Engine) -> Session:
         return QueueingSession(engine, expire_on_commit=False, info=self._info)
@@ -219,6 +236,9 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
+        if own := vars(self).pop("event_loops_own", None):
+            own.close()
+            own.engine.dispose()
         self._writer.dispose()
         self._reader.dispose()
 

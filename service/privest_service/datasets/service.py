@@ -1,11 +1,11 @@
 """Datasets and grants: found, shared, deleted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate
 from math import prod
 
 import numpy as np
-from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from privest.metadata import DatasetMetadata
@@ -45,29 +45,56 @@ def require(session: Session, principal: Principal, dataset_id: str) -> Dataset:
     return require_access(session, principal, dataset_id)[0]
 
 
-def require_access(
-    session: Session, principal: Principal, dataset_id: str, *, hold: bool = False
-) -> tuple[Dataset, Grant | None]:
+def require_access(session: Session, principal: Principal, dataset_id: str) -> tuple[Dataset, Grant | None]:
     """A dataset that the caller owns or was granted, with that grant.
-
-    With `hold`, neither can be withdrawn before this transaction ends. SQLite has one writer anyway.
 
     Raises:
         GrantRefuses: the caller's grant has come to its end.
         NotFound: there is none for this caller.
     """
-    lock = {"read": True} if hold else None
-    dataset = session.get(Dataset, dataset_id, with_for_update=lock)
+    dataset = session.get(Dataset, dataset_id)
+    return _required(principal, dataset, lambda: session.get(Grant, (dataset_id, principal.id)))
+
+
+class Held:
+    """Datasets and grants that nobody can withdraw before a transaction ends. SQLite has one writer anyway.
+
+    Args:
+        session: of the transaction.
+        about: ids of datasets, each with that of who asks about it.
+    """
+
+    def __init__(self, session: Session, about: Collection[tuple[str, str]]) -> None:
+        held = {"populate_existing": True}
+        named = select(Dataset).where(Dataset.id.in_({dataset_id for dataset_id, _ in about}))
+        named = named.order_by(Dataset.id).with_for_update(read=True).execution_options(**held)
+        self._datasets = {each.id: each for each in session.scalars(named)}
+        owners = {(each.id, each.owner_id) for each in self._datasets.values()}
+        granted = select(Grant).where(tuple_(Grant.dataset_id, Grant.analyst_id).in_(set(about) - owners))
+        granted = granted.order_by(Grant.dataset_id, Grant.analyst_id).with_for_update(read=True)
+        found = session.scalars(granted.execution_options(**held)) if set(about) - owners else ()
+        self._grants = {(each.dataset_id, each.analyst_id): each for each in found}
+
+    def require_access(self, principal: Principal, dataset_id: str) -> tuple[Dataset, Grant | None]:
+        """One of the datasets, as `require_access` finds it."""
+        dataset, theirs = self._datasets.get(dataset_id), (dataset_id, principal.id)
+        return _required(principal, dataset, lambda: self._grants.get(theirs))
+
+
+def _required(
+    principal: Principal, dataset: Dataset | None, granted: Callable[[], Grant | None]
+) -> tuple[Dataset, Grant | None]:
+    """What `require_access` finds."""
     if dataset is None or dataset.deleted_at is not None:
         raise NotFound
     if dataset.owner_id == principal.id:
         return dataset, None
-    grant = session.get(Grant, (dataset_id, principal.id), with_for_update=lock)
+    grant = granted()
     if grant is None or grant.revoked_at is not None:
         raise NotFound
     if has_ended(grant):
-        ended = f"Your grant on dataset {dataset_id} has ended. Ask the owner for a new one."
-        raise GrantRefuses(ended, dataset_id)
+        ended = f"Your grant on dataset {dataset.id} has ended. Ask the owner for a new one."
+        raise GrantRefuses(ended, dataset.id)
     return dataset, grant
 
 

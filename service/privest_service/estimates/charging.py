@@ -16,6 +16,7 @@ from privest_service.estimates.reservation import (
     Access,
     Answer,
     Asked,
+    Bound,
     Draft,
     EstimateCommand,
     Reservation,
@@ -29,7 +30,7 @@ from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
 from privest_service.notices import service as notices
-from privest_service.problems import IdempotencyKeyReused, Invalid, Problem, TooManyRequests
+from privest_service.problems import Invalid, Problem, TooManyRequests
 from privest_service.security.principals import Principal
 
 _MOST_REQUESTS = 100
@@ -48,7 +49,7 @@ class Known:
     def __init__(
         self,
         session: Session,
-        bound: dict[tuple[str, str], IdempotencyKey],
+        bound: Bound,
         answered: Sequence[jobs.Answering],
     ) -> None:
         self._session, self._bound = session, bound
@@ -59,9 +60,8 @@ class Known:
     @classmethod
     def of(cls, session: Session, asked: Sequence[Asked]) -> "Known":
         """Look up what these were answered with."""
-        bound = jobs.all_bound(session, {(ask.caller.id, ask.key) for ask, _, _ in asked})
         digests = {(ask.caller.id, question.digest) for ask, question, _ in asked if ask.request.reuse}
-        return cls(session, bound, jobs.answers_to(session, digests))
+        return cls(session, Bound(session, (ask for ask, _, _ in asked)), jobs.answers_to(session, digests))
 
     def look(
         self, ask: EstimateCommand, question: ResolvedQuery, accesses: Sequence[Access]
@@ -71,9 +71,7 @@ class Known:
         Raises:
             IdempotencyKeyReused: the key came with another request.
         """
-        if found := self._bound.get((ask.caller.id, ask.key)):
-            if found.body_digest != ask.digest:
-                raise IdempotencyKeyReused
+        if found := self._bound.to(ask):
             return found, Answer(found.job_id, found.reused)
         bound = IdempotencyKey(principal_id=ask.caller.id, key=ask.key, body_digest=ask.digest, reused=False)
         since = max(access.since for access in accesses)
@@ -82,13 +80,13 @@ class Known:
             if job := next((each for each in earlier if each.created_at >= since), None):
                 bound.job_id, bound.reused = job.id, True
                 queue(self._session, bound)
-                self._bound[ask.caller.id, ask.key] = bound
+                self._bound.note(bound)
                 return bound, Answer(job.id, reused=True)
         return bound, None
 
     def note(self, bound: IdempotencyKey, job: Job) -> None:
         """Note that a key was bound to a new job, which answers further questions of this transaction."""
-        self._bound[bound.principal_id, bound.key] = bound
+        self._bound.note(bound)
         answering = jobs.Answering(job.id, job.submitter_id, job.spec_digest, job.created_at)
         self._answered[job.submitter_id, job.spec_digest].append(answering)
 
@@ -118,10 +116,8 @@ class Charging:
         # Between planning and now a grant or a dataset may be gone or changed, or the key be taken: by a
         # charge of the same accounts, which is either over when they are held, or yet to come.
         about = {(subject.dataset_id, ask.caller) for ask, question, _ in asked for subject in question.about}
-        found = {
-            (dataset_id, caller): _access(session, caller, dataset_id)
-            for dataset_id, caller in sorted(about, key=lambda each: (each[0], each[1].id))
-        }
+        held = datasets.Held(session, {(dataset_id, caller.id) for dataset_id, caller in about})
+        found = {each: _access(held, *each) for each in about}
         self._held = [
             _of([found[subject.dataset_id, ask.caller] for subject in question.about], hours)
             for ask, question, _ in asked
@@ -133,7 +129,7 @@ class Charging:
             for access in held.accesses
         ]
         owners = sorted({access.dataset.owner_id for _, access in charged})
-        self._owners = [ledger.held_owner(session, owner_id) for owner_id in owners]
+        self._owners = ledger.held_owners(session, owners)
         concerned = {
             (access.dataset.id, caller.id): concerned_with(session, caller, [access])[0]
             for caller, access in charged
@@ -178,10 +174,10 @@ class Charging:
         return Answer(job.id, reused=False, fresh=Reservation(job, draft.planned, charged))
 
 
-def _access(session: Session, caller: Principal, dataset_id: str) -> Access | Problem:
-    """A dataset that the caller may ask about, held; else what refuses it."""
+def _access(held: datasets.Held, dataset_id: str, caller: Principal) -> Access | Problem:
+    """A dataset that the caller may ask about; else what refuses it."""
     try:
-        return Access(*datasets.require_access(session, caller, dataset_id, hold=True))
+        return Access(*held.require_access(caller, dataset_id))
     except Problem as refused:
         return refused
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -15,9 +16,8 @@ from sqlalchemy.orm import Session
 from privest_service.datasets.dependencies import RegistrarDep
 from privest_service.estimates import exported, requests, room, service, views
 from privest_service.estimates.catalogue import KINDS, Job, Kind
-from privest_service.estimates.dependencies import EngineDep, PlannerDep, SubmissionsDep
+from privest_service.estimates.dependencies import EngineDep, RememberedDep, SubmissionsDep
 from privest_service.estimates.epsilon_found import to_plan
-from privest_service.estimates.remembered import versions
 from privest_service.estimates.request_views import RequestList, Verdict, request_view
 from privest_service.estimates.schemas import FINAL, About, DatasetRef, InlineRef, JobView
 from privest_service.jobs import service as jobs
@@ -187,28 +187,28 @@ def _plan_route(kind: Kind) -> None:
     )
     async def plan(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
+        request: Request,
         caller: ReadDep,
-        database: DatabaseDep,
-        planner: PlannerDep,
+        remembered: RememberedDep,
     ) -> Response:
         about: About = body.dataset
+        database, planner = remembered.database, remembered.planner
 
-        def look() -> str:
+        async def told() -> bytes:
             if not isinstance(about, DatasetRef):
-                return made()[0]
-            at = versions(database, caller.id, about.id)
-            if at is None:
-                return made()[0]
-            name = f"{caller.id} {kind.name} {body.model_dump_json()}"
-            if (text := planner.told.recall(name, at)) is None:
-                text, whole = made()
-                # What changed while it was made may be in it or not.
-                if whole and at == versions(database, caller.id, about.id):
-                    planner.told.keep(name, at, text)
-            stop_clock()
+                return (await in_thread(made))[0]
+            name = f"{caller.id} {kind.name} {sha256(await request.body()).hexdigest()}"
+            at = await remembered.versions(caller.id, about.id)
+            if at is not None and (text := remembered.recall(name, at)) is not None:
+                stop_clock()
+                return text
+            text, whole = await in_thread(made)
+            # What changed while it was made may be in it or not.
+            if whole and at is not None and at == await remembered.versions(caller.id, about.id):
+                remembered.keep(name, at, text)
             return text
 
-        def made() -> tuple[str, bool]:
+        def made() -> tuple[bytes, bool]:
             """The plan as it is told, and whether all of it is there."""
             question = to_plan(database, planner, caller, kind, body)
             name, whole = f"view {question.name}", True
@@ -230,9 +230,9 @@ def _plan_route(kind: Kind) -> None:
             told["approval"] = "required" if question.approval else None
             if not isinstance(about, InlineRef):
                 stop_clock()
-            return json.dumps(told), whole
+            return json.dumps(told).encode(), whole
 
-        return Response(await in_thread(look), media_type="application/json")
+        return Response(await told(), media_type="application/json")
 
 
 def _answer(job: JobView, root: str) -> Response:

@@ -10,7 +10,6 @@ from privest.estimators.federation import Federated, Plan
 from privest.privacy.cost import Cost
 from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.estimates.questions import ResolvedQuery
-from privest_service.estimates.remembered import Remembered
 from privest_service.estimates.schemas import SecondOpinion
 from privest_service.estimates.tasks import joint_job, opinion_job, plan_job
 from privest_service.problems import Invalid, TooManyRequests, Unavailable
@@ -22,14 +21,13 @@ _ROOM = 2**25
 class Planner:
     """Makes plans and keeps those that took long, as text; what was kept first is forgotten first.
 
-    Heavy plans are made by `call_worker`, which is that of `Workers`. `told` has plans as they were told.
+    Heavy plans are made by `call_worker`, which is that of `Workers`.
     """
 
     def __init__(self, call_worker: Callable[..., str]) -> None:
         self._call_worker = call_worker
         self._kept = FIFOCache[str, str](_ROOM, getsizeof=len)
         self._lock = threading.Lock()
-        self.told = Remembered()
 
     def plan(self, question: ResolvedQuery, *, free: bool = True) -> Plan:
         """The plan of a question.

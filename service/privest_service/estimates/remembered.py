@@ -5,19 +5,21 @@ process, has what was remembered forgotten, and tells nobody of it.
 """
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from cachetools import FIFOCache
-from sqlalchemy import ColumnElement, and_, bindparam, case, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, select
 from sqlalchemy.orm import aliased
 
-from privest_service.database import Database, now
+from privest_service.database import Database, Looks, now
 from privest_service.datasets.models import Dataset, Grant
+from privest_service.estimates.planning import Planner
 from privest_service.ledger.models import Account
 from privest_service.security.models import Owner
 
 _ROOM = 2**25
-"""Most characters of all plans that are remembered."""
+"""Most bytes of all plans that are remembered."""
 
 _OWNERS, _DATASETS, _ANALYSTS = aliased(Account), aliased(Account), aliased(Account)
 
@@ -69,31 +71,56 @@ which an analyst may not know, change nothing of the analyst's.
 Versions = tuple[Any, ...]
 
 
-def versions(database: Database, caller_id: str, dataset_id: str) -> Versions | None:
-    """The versions of all rows that a caller's plan on a dataset follows from; None where it has none now."""
-    grant = f"{dataset_id}/{caller_id}"
-    found = database.first(_VERSIONS, caller=caller_id, dataset=dataset_id, grant=grant)
-    if found is None or found.deleted_at is not None:
-        return None
-    if found.expires_at is not None and found.expires_at <= now():
-        return None
-    return tuple(found)
+_About = tuple[str, str]
+"""A caller and a dataset."""
+
+
+def _versions(connection: Connection, about: Sequence[_About]) -> list[Versions | None]:
+    """The versions of all rows that callers' plans on datasets follow from; None for who has none now."""
+    moment = now()
+
+    def look(asked: _About) -> Versions | None:
+        caller, dataset = asked
+        values = {"caller": caller, "dataset": dataset, "grant": f"{dataset}/{caller}"}
+        found = connection.execute(_VERSIONS, values).first()
+        if found is None or found.deleted_at is not None:
+            return None
+        if found.expires_at is not None and found.expires_at <= moment:
+            return None
+        return tuple(found)
+
+    seen = {each: look(each) for each in set(about)}
+    return [seen[each] for each in about]
 
 
 class Remembered:
-    """Texts by name, each with the versions that it follows from; what was kept first is forgotten first."""
+    """Texts by name, each with the versions that it follows from; what was kept first is forgotten first.
 
-    def __init__(self) -> None:
-        self._kept = FIFOCache[str, tuple[Versions, str]](_ROOM, getsizeof=lambda kept: len(kept[1]))
+    Args:
+        database: has the rows that they follow from.
+        planner: makes those that are not remembered.
+    """
+
+    def __init__(self, database: Database, planner: Planner) -> None:
+        self.database, self.planner = database, planner
+        self._kept = FIFOCache[str, tuple[Versions, bytes]](_ROOM, getsizeof=lambda kept: len(kept[1]))
         self._lock = threading.Lock()
+        self._looks = Looks(database, _versions)
 
-    def recall(self, name: str, now_at: Versions) -> str | None:
+    async def versions(self, caller_id: str, dataset_id: str) -> Versions | None:
+        """The versions of all rows that a caller's plan on a dataset follows from; None if it has none now.
+
+        They are read after this was asked.
+        """
+        return await self._looks.look(caller_id, (caller_id, dataset_id))
+
+    def recall(self, name: str, now_at: Versions) -> bytes | None:
         """The text that was kept under a name, if it is of these versions."""
         with self._lock:
             kept = self._kept.get(name)
         return kept[1] if kept is not None and kept[0] == now_at else None
 
-    def keep(self, name: str, at: Versions, text: str) -> None:
+    def keep(self, name: str, at: Versions, text: bytes) -> None:
         """Keep a text, unless it is longer than all that may be kept."""
         with self._lock:
             if len(text) <= _ROOM:

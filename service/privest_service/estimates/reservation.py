@@ -1,6 +1,6 @@
 """A planned question becomes a charged job, with its key and all debits in one transaction, or nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, get_args
@@ -18,12 +18,13 @@ from privest_service.estimates.joint import Joint, joint_at_hub
 from privest_service.estimates.questions import ResolvedQuery, digest_of
 from privest_service.estimates.schemas import EstimateRequest
 from privest_service.jobs import service as jobs
-from privest_service.jobs.models import Job
+from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
 from privest_service.ledger.mechanisms import asked_for, mechanism
 from privest_service.ledger.models import Account, Mechanism
 from privest_service.ledger.units import Charge
+from privest_service.problems import IdempotencyKeyReused
 from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
 
@@ -60,14 +61,35 @@ class EstimateCommand:
     """Whoever sends it, which the job and its charges tell of: a command is made where it arrives."""
 
 
-def replay(session: Session, ask: EstimateCommand) -> Answer | None:
-    """Return what this caller got under this key before; None if the key is new.
+class Bound:
+    """What the keys of several requests are bound to, looked up for all at once."""
 
-    Raises:
-        IdempotencyKeyReused: the key came with another request.
-    """
-    bound = jobs.bound_to(session, ask.caller.id, ask.key, ask.digest)
-    return bound and Answer(bound.job_id, bound.reused)
+    def __init__(self, session: Session, asks: Iterable[EstimateCommand]) -> None:
+        self._found = jobs.all_bound(session, {(ask.caller.id, ask.key) for ask in asks})
+
+    def to(self, ask: EstimateCommand) -> IdempotencyKey | None:
+        """The key of a request, bound to a job; None if it is new.
+
+        Raises:
+            IdempotencyKeyReused: the key came with another request.
+        """
+        found = self._found.get((ask.caller.id, ask.key))
+        if found is not None and found.body_digest != ask.digest:
+            raise IdempotencyKeyReused
+        return found
+
+    def note(self, bound: IdempotencyKey) -> None:
+        """Note that a key is bound to a job from now on."""
+        self._found[bound.principal_id, bound.key] = bound
+
+    def replay(self, ask: EstimateCommand) -> Answer | None:
+        """Return what a caller got under a key before; None if the key is new.
+
+        Raises:
+            IdempotencyKeyReused: the key came with another request.
+        """
+        bound = self.to(ask)
+        return bound and Answer(bound.job_id, bound.reused)
 
 
 @dataclass(frozen=True)
@@ -140,11 +162,8 @@ def held(session: Session, caller: Principal, dataset_ids: Sequence[str]) -> lis
         GrantRefuses: the caller's grant on one of them has ended.
         NotFound: one of them was withdrawn meanwhile.
     """
-    found = {
-        dataset_id: Access(*datasets.require_access(session, caller, dataset_id, hold=True))
-        for dataset_id in sorted(dataset_ids)
-    }
-    return [found[dataset_id] for dataset_id in dataset_ids]
+    found = datasets.Held(session, {(dataset_id, caller.id) for dataset_id in dataset_ids})
+    return [Access(*found.require_access(caller, dataset_id)) for dataset_id in dataset_ids]
 
 
 def jobs_of(
@@ -222,8 +241,7 @@ def concerned_by(session: Session, caller: Principal, accesses: Sequence[Access]
 
     Owners are held, so that none opens a new window or is frozen meanwhile, in a fixed order.
     """
-    for owner_id in sorted({access.dataset.owner_id for access in accesses}):
-        ledger.held_owner(session, owner_id)
+    ledger.held_owners(session, {access.dataset.owner_id for access in accesses})
     return concerned_with(session, caller, accesses)
 
 

@@ -19,7 +19,6 @@ from privest_service.datasets.registration import Registrar
 from privest_service.estimates import refusals
 from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.charging import reserve_all, reserve_each, reserve_free
-from privest_service.estimates.groups import Groups
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import (
     ResolvedQuery,
@@ -31,9 +30,9 @@ from privest_service.estimates.questions import (
 from privest_service.estimates.reservation import (
     Answer,
     Asked,
+    Bound,
     Draft,
     EstimateCommand,
-    replay,
 )
 from privest_service.estimates.room import charges_of
 from privest_service.estimates.schemas import (
@@ -41,12 +40,13 @@ from privest_service.estimates.schemas import (
     EstimateRequest,
     InlineRef,
 )
+from privest_service.groups import Groups
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import entries
 from privest_service.ledger import service as ledger
 from privest_service.ledger.units import Charge
-from privest_service.limits import in_thread
+from privest_service.limits import in_thread, in_thread_if_long
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
@@ -64,6 +64,9 @@ _ROOM = 2**25
 """Most characters of all drafts that are remembered."""
 
 T = TypeVar("T")
+
+_Seen = Answer | tuple[ResolvedQuery, Draft | None]
+"""The job that answers a request already, or else what it asks, with its draft if that is kept."""
 
 log = structlog.get_logger()
 
@@ -87,7 +90,10 @@ class Submissions:
     secret: bytes = field(repr=False)
     max_waiting: int
     decide_within: int = 168
-    groups: Groups[Asked, Answer] = field(default_factory=Groups[Asked, Answer], repr=False)
+    _looks: Groups[EstimateCommand, _Seen] = field(
+        default_factory=Groups[EstimateCommand, _Seen], init=False, repr=False
+    )
+    _charges: Groups[Asked, Answer] = field(default_factory=Groups[Asked, Answer], init=False, repr=False)
     _drafts: FIFOCache[str, Draft] = field(
         default_factory=lambda: FIFOCache[str, Draft](_ROOM, getsizeof=lambda draft: draft.length), repr=False
     )
@@ -111,52 +117,79 @@ class Submissions:
         Raises:
             Problem: whatever refuses the request; nothing is then charged and the key stays free.
         """
-        found = self._prepared(ask, rows)
-        return found if isinstance(found, Answer) else self.charge(*found)
+        (found,) = self._look_each([ask], rows)
+        if isinstance(found, GrantRefuses):
+            refusals.record(self.database, found, ask)
+        if isinstance(found, Exception):
+            raise found
+        if isinstance(found, Answer):
+            return found
+        question, draft = found
+        return self.charge(ask, question, draft or self._draft(question))  # which takes a while, and no lock
 
     async def submit_together(
         self, caller: Principal, kind: Kind, request: EstimateRequest, key: str
     ) -> Answer:
-        """Do what `submit` does, in one transaction with others that wait.
+        """Do what `submit` does, looked at and charged together with others that wait.
 
         Raises:
             Problem: whatever refuses the request; nothing is then charged and the key stays free.
         """
-        found = await in_thread(lambda: self._prepared(self.command(caller, kind, request, key)))
+        ask = await in_thread_if_long(self.command, caller, kind, request, key)
+        try:
+            found = await self._looks.do(caller.id, ask, self._look_each)
+        except GrantRefuses as refused:
+            await in_thread(refusals.record, self.database, refused, ask)
+            raise
         if isinstance(found, Answer):
             return found
-        ask, question, draft = found
+        question, draft = found
+        draft = draft or await in_thread(self._draft, question)
         if question.dummy:
-            return await in_thread(self.charge, *found)
+            return await in_thread(self.charge, ask, question, draft)
         owners = tuple(sorted({subject.owner_id for subject in question.about}))
         try:
             with traces.step("charge"):
-                answer = await self.groups.do(owners, found, self._charge_each)
+                answer = await self._charges.do(owners, (ask, question, draft), self._charge_each)
         except (GrantRefuses, BudgetExceeded, AccountFrozen) as refused:
             raise await in_thread(refusals.as_known, self.database, refused, ask, question, draft) from None
         return self._charged(answer)
 
-    def _prepared(self, ask: EstimateCommand, rows: str | None = None) -> Answer | Asked:
-        """Plan a request that is to be charged, or find the job that answers it already.
+    def _look_each(
+        self, asks: Sequence[EstimateCommand], rows: str | None = None
+    ) -> Sequence[_Seen | Exception]:
+        """For each request the job that answers it already, or what it asks and its draft if it is kept.
 
-        Raises:
-            Problem: whatever refuses the request.
+        What none of them expected stops the one whose fault it is alone: each is looked at by itself then.
         """
         try:
             with self.database.read() as session:
-                if known := replay(session, ask):
-                    return known
-                question = resolve(session, ask.caller, ask.kind, ask.request, rows)
-                self._refuse_if_full(session, question, ask.caller)
-        except GrantRefuses as refused:
-            refusals.record(self.database, refused, ask)
+                bound = Bound(session, asks)
+                return [self._look(session, bound, ask, rows) for ask in asks]
+        except Problem:
             raise
-        return ask, question, self._draft(question)  # which takes a while, and no lock
+        except Exception as error:
+            if len(asks) == 1:
+                return [error]
+            return [outcome for each in asks for outcome in self._look_each([each], rows)]
+
+    def _look(
+        self, session: Session, bound: Bound, ask: EstimateCommand, rows: str | None
+    ) -> _Seen | Problem:
+        """What `_look_each` tells of one request, or what refuses it."""
+        try:
+            if known := bound.replay(ask):
+                return known
+            question = resolve(session, ask.caller, ask.kind, ask.request, rows)
+            self._refuse_if_full(session, question, ask.caller)
+        except Problem as refused:
+            return refused
+        with self._lock:
+            return question, self._drafts.get(_name(question))
 
     def _draft(self, question: ResolvedQuery) -> Draft:
         """What will be written about a question: planned once, as long as it is remembered."""
-        # All that a draft follows from, and whose it is: time would tell what others asked.
-        name = f"{question.name} {[subject.target for subject in question.about]}"
+        name = _name(question)
         with self._lock:
             draft = self._drafts.get(name)
         if draft is None:
@@ -222,7 +255,8 @@ class Submissions:
         asks = [replace(ask, digest=digest_of({"of": together, "place": at})) for at, ask in enumerate(asks)]
         try:
             with self.database.read() as session:
-                if known := [answer for ask in asks if (answer := replay(session, ask))]:
+                bound = Bound(session, asks)
+                if known := [answer for ask in asks if (answer := bound.replay(ask))]:
                     return known
                 questions = [
                     in_place(place, resolve, session, caller, ask.kind, ask.request)
@@ -288,7 +322,7 @@ class Submissions:
             Problem: all that can refuse the request before its rows are looked at.
         """
         with self.database.read() as session:
-            if known := replay(session, ask):
+            if known := Bound(session, [ask]).replay(ask):
                 return known
             question = resolve_inline(session, ask.caller, ask.kind, ask.request)
             self._refuse_if_full(session, question, ask.caller)
@@ -317,6 +351,11 @@ class Submissions:
             raise Unavailable(
                 "Too many of your jobs are waiting. Try again when some of them have ended.", retry_after=5
             )
+
+
+def _name(question: ResolvedQuery) -> str:
+    """All that a draft follows from, and whose it is: time would tell what others asked."""
+    return f"{question.name} {[subject.target for subject in question.about]}"
 
 
 def in_place(place: int, act: Callable[..., T], *given: Any) -> T:

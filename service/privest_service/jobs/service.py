@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, exists, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now, once_committed
@@ -18,7 +18,6 @@ from privest_service.database import queue as queue_rows
 from privest_service.database.cursors import behind, cursor_at
 from privest_service.jobs.models import Decision, IdempotencyKey, Job, JointRun, SitePart, Transition
 from privest_service.notices import service as notices
-from privest_service.problems import IdempotencyKeyReused
 from privest_service.security.models import Owner
 from privest_service.telemetry import metrics
 
@@ -324,28 +323,10 @@ def move(
     return job
 
 
-def bound_to(session: Session, principal_id: str, key: str, body_digest: str) -> IdempotencyKey | None:
-    """Return what a principal's idempotency key is bound to for ever; None if the key is new.
-
-    Raises:
-        IdempotencyKeyReused: the key came with another request.
-    """
-    bound = session.get(IdempotencyKey, (principal_id, key))
-    if bound is not None and bound.body_digest != body_digest:
-        raise IdempotencyKeyReused
-    return bound
-
-
 def all_bound(session: Session, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], IdempotencyKey]:
-    """Look up which of these idempotency keys, each with its principal, are bound already."""
-    found = dict[tuple[str, str], IdempotencyKey]()
-    for principal_id in sorted({principal_id for principal_id, _ in keys}):
-        theirs = sorted(key for whose, key in keys if whose == principal_id)
-        bound = select(IdempotencyKey).where(
-            IdempotencyKey.principal_id == principal_id, IdempotencyKey.key.in_(theirs)
-        )
-        found |= {(principal_id, each.key): each for each in session.scalars(bound)}
-    return found
+    """What these idempotency keys, each with its principal, are bound to for ever; not those that are new."""
+    bound = select(IdempotencyKey).where(tuple_(IdempotencyKey.principal_id, IdempotencyKey.key).in_(keys))
+    return {(each.principal_id, each.key): each for each in session.scalars(bound)}
 
 
 def answers_to(session: Session, asked: Collection[tuple[str, str]]) -> list[Answering]:

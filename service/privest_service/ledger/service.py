@@ -1,6 +1,6 @@
 """Accounts: opened, capped, frozen, renewed. Every function works inside the caller's transaction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from sqlalchemy import ColumnElement, Integer, and_, bindparam, func, or_, select
@@ -179,12 +179,19 @@ def set_frozen(session: Session, owner_id: str, frozen: bool, *, by: Freezer) ->
 
 
 def held_owner(session: Session, owner_id: str) -> Owner:
-    """An owner, held: before the transaction ends nobody else freezes it or opens a window.
+    """An owner, held as `held_owners` does it."""
+    (owner,) = held_owners(session, [owner_id])
+    return owner
 
-    It is held against all who hold it: of locks that are shared there may always be one that is in the way.
+
+def held_owners(session: Session, owner_ids: Collection[str]) -> Sequence[Owner]:
+    """Owners, held in one order: before the transaction ends nobody else freezes one or opens a window.
+
+    They are held against all who hold them: of shared locks there may always be one that is in the way.
     """
-    # Not against what merely refers to it (FOR NO KEY UPDATE).
-    return session.get_one(Owner, owner_id, with_for_update={"key_share": True}, populate_existing=True)
+    # Not against what merely refers to them (FOR NO KEY UPDATE).
+    theirs = select(Owner).where(Owner.id.in_(owner_ids)).order_by(Owner.id).with_for_update(key_share=True)
+    return session.scalars(theirs.execution_options(populate_existing=True)).all()
 
 
 def open_window(session: Session, owner_id: str, replaces: int | None = None) -> Account:

@@ -10,6 +10,7 @@ from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 from starlette.types import Receive, Scope, Send
 
 from privest_service.acts import Actor, acting
@@ -28,6 +29,14 @@ def address_of(request: Request) -> str:
 async def identified(request: Request) -> Credential:
     """Return the credential of a request. Routes that ask for it need one."""
     return request.state.credential
+
+
+class Bearer(HTTPBearer):
+    """The credential of a request, which its route has found to be for what the endpoint declares."""
+
+    async def __call__(self, request: Request) -> Credential:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Nothing is read or refused here any more."""
+        return request.state.credential
 
 
 def _parts(dependant: Dependant) -> Iterator[Dependant]:
@@ -59,11 +68,15 @@ class Admitting(APIRoute):
         super().__init__(path, _in_its_share(endpoint), **given)
         parts = list(_parts(self.dependant))
         self.needs = sorted({scope for part in parts for scope in part.own_oauth_scopes or ()})
-        self._for_known = any(part.call is identified for part in parts)
+        self._for_known = any(part.call is identified or isinstance(part.call, Bearer) for part in parts)
 
     def identify(self, authenticator: Authenticator, request: Request) -> Credential:
         """Find out who calls, in a thread. Raises Problem: nobody who is let in."""
         raise NotImplementedError
+
+    async def recognise(self, limiter: Limiter, authenticator: Authenticator, request: Request) -> Credential:
+        """Find out who calls. Raises Problem: nobody who is let in."""
+        return await limiter.recognise(self.identify, authenticator, request)
 
     def excuses(self, found: Credential, request: Request) -> bool:  # noqa: ARG002
         """Whether this may be done without the scopes that are declared: nothing is, but by some routes."""
@@ -93,7 +106,7 @@ class Admitting(APIRoute):
         who = f"address {address_of(request)}"
         if self._for_known:
             authenticator: Authenticator = parts[Authenticator]
-            found = await limiter.recognise(self.identify, authenticator, request)
+            found = await self.recognise(limiter, authenticator, request)
             request.state.credential, who = found, found.principal.id
             actor = found.actor
             authenticator.rates.count(found.principal)
@@ -120,6 +133,16 @@ class _Once(Request):
         return from_json(await self.body()) if self.read is None else self.read
 
 
+def _bearer(request: Request) -> str:
+    """The key or token in the Authorization header; empty where there is none."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return given if scheme.lower() == "bearer" else ""
+
+
+def _nobody() -> Unauthenticated:
+    return Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
+
+
 class Route(Admitting):
     """A route of the interface, for whoever has a key or a token."""
 
@@ -127,6 +150,15 @@ class Route(Admitting):
         super().__init__(path, endpoint, **given)
         if self._for_known and not self.needs:
             raise RuntimeError("an endpoint declares no scope")
+
+    async def recognise(self, limiter: Limiter, authenticator: Authenticator, request: Request) -> Credential:
+        """Find out who calls: by a key alone together with others, and by all else in a thread of its own."""
+        given = _bearer(request)
+        if not authenticator.is_issued(given) or "privest-on-behalf-of" in request.headers:
+            return await super().recognise(limiter, authenticator, request)
+        if found := await authenticator.holder_of(given):
+            return found
+        raise _nobody()
 
     def identify(self, authenticator: Authenticator, request: Request) -> Credential:
         """Find out who calls from the key, or the platform's token, in the Authorization header.
@@ -138,11 +170,10 @@ class Route(Admitting):
             Unauthenticated: there is none, or one that opens nothing.
             TooManyRequests: too many from this address opened nothing.
         """
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        known = scheme.lower() == "bearer" and given
-        found = authenticator.identify(given, address_of(request)) if known else None
+        given = _bearer(request)
+        found = authenticator.identify(given, address_of(request)) if given else None
         if found is None:
-            raise Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
+            raise _nobody()
         tokens = request.headers.getlist("privest-on-behalf-of")
         return authenticator.on_behalf_of(found, ",".join(tokens)) if tokens else found
 

@@ -3,12 +3,14 @@
 import hashlib
 import hmac
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 
-from sqlalchemy import bindparam, or_, select
+from sqlalchemy import Connection, bindparam, or_, select
 
-from privest_service.database import Database, now
+from privest_service.database import Database, Looks, now
 from privest_service.problems import Forbidden, Unauthenticated
 from privest_service.security import people
 from privest_service.security.keys import digest, well_formed
@@ -21,13 +23,30 @@ IS_GOOD = ApiKey.revoked_at.is_(None) & or_(ApiKey.expires_at.is_(None), ApiKey.
 """Condition on keys: a key is not revoked and has not ended at the moment `now`."""
 
 _BY_DIGEST = select(
-    *(ApiKey.role, ApiKey.principal_id, ApiKey.scopes, ApiKey.id, ApiKey.expires_at),
+    *(ApiKey.digest, ApiKey.role, ApiKey.principal_id, ApiKey.scopes, ApiKey.id, ApiKey.expires_at),
     *(ApiKey.person, ApiKey.through, ApiKey.client, ApiKey.client_seconds),
-).where(ApiKey.digest == bindparam("digest"), IS_GOOD)
+).where(ApiKey.digest.in_(bindparam("digests", expanding=True)), IS_GOOD)
 
 _LEFT = select(Person.subject).where(Person.subject == bindparam("person"), Person.left_at.is_not(None))
 
 _IS_GOOD_YET = select(ApiKey.id).where(ApiKey.id == bindparam("key"), IS_GOOD)
+
+
+def _of_keys(connection: Connection, digests: Sequence[str]) -> list[Credential | None]:
+    """What keys of these digests stand for; None for those that open nothing."""
+    found = {
+        row.digest: Credential(
+            Principal(row.role, row.principal_id),  # pyright: ignore[reportArgumentType]
+            frozenset(row.scopes.split()),
+            row.id,
+            row.expires_at,
+            row.person,
+            row.through,
+            None if row.client is None else AsksFor(row.client, row.client_seconds or 0),
+        )
+        for row in connection.execute(_BY_DIGEST, {"digests": set(digests), "now": now()}).all()
+    }
+    return [found.get(each) for each in digests]
 
 
 @dataclass(frozen=True)
@@ -47,6 +66,10 @@ class Authenticator:
     admin_key: str = field(repr=False)
     secret: bytes = field(repr=False)
     tokens: Tokens | None = None
+
+    @cached_property
+    def _keys(self) -> Looks[str, Credential | None]:
+        return Looks(self.database, _of_keys)
 
     @property
     def admin_mark(self) -> str:
@@ -69,6 +92,18 @@ class Authenticator:
             self.rates.guessed_wrong(address)
         return found
 
+    def is_issued(self, given: str) -> bool:
+        """Whether this looks like a key that was issued here: all that it takes is to look it up."""
+        return well_formed(given) and not self._is_token(given) and not self._is_admins(given)
+
+    async def holder_of(self, key: str) -> Credential | None:
+        """Return the credential of a key that looks like one of ours, found together with those of others.
+
+        Keys are looked up after they came, so that one that was revoked before opens nothing.
+        """
+        mark = digest(key)
+        return await self._keys.look(mark, mark)
+
     def is_good_yet(self, credential: Credential) -> bool:
         """Whether what was good when a request came is so still: some are answered long after."""
         key, person = credential.key_id, credential.person
@@ -78,30 +113,19 @@ class Authenticator:
             return False
         return credential.until is None or credential.until > now()
 
+    def _is_admins(self, given: str) -> bool:
+        return secrets.compare_digest(given.encode(), self.admin_key.encode())
+
     def _is_token(self, given: str) -> bool:
         return self.tokens is not None and given.count(".") == 2  # in keys there is one
 
     def _holder(self, given: str) -> Credential | None:
-        if secrets.compare_digest(given.encode(), self.admin_key.encode()):
+        if self._is_admins(given):
             return Credential(Principal("admin", "admin"))
         if self.tokens and self._is_token(given):
             told = self.tokens.read(given)
             return self._of_token(told) if told else None
-        if not well_formed(given):
-            return None
-        found = self.database.first(_BY_DIGEST, digest=digest(given), now=now())
-        if found is None:
-            return None
-        principal = Principal(found.role, found.principal_id)  # pyright: ignore[reportArgumentType]
-        return Credential(
-            principal,
-            frozenset(found.scopes.split()),
-            found.id,
-            found.expires_at,
-            found.person,
-            found.through,
-            None if found.client is None else AsksFor(found.client, found.client_seconds or 0),
-        )
+        return self._keys.now([digest(given)])[0] if well_formed(given) else None
 
     def _of_token(self, told: Told) -> Credential | None:
         """Whoever a token tells of, if that is somebody here who has not left."""

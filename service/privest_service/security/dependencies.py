@@ -3,21 +3,20 @@
 from typing import Annotated
 
 from fastapi import Depends, Header, Security
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BeforeValidator
 
 from privest_service.acts import because, readable
 from privest_service.database import Database
 from privest_service.limits import Limiter
 from privest_service.parts import running
-from privest_service.security.admission import identified
+from privest_service.security.admission import Bearer
 from privest_service.security.authentication import Authenticator
 from privest_service.security.principals import Credential, Principal
 from privest_service.settings import Settings
 from privest_service.workers.service import Workers
 
-_bearer = HTTPBearer(
-    auto_error=False,
+_bearer = Bearer(
+    scheme_name="HTTPBearer",
     description="an API key, or a token of the platform; beside the key of a service account, the header "
     "`Privest-On-Behalf-Of` brings the token of the person for whom it asks",
 )
@@ -30,15 +29,7 @@ WorkersDep = Annotated[Workers, running(Workers)]
 AuthenticatorDep = Annotated[Authenticator, running(Authenticator)]
 
 
-async def credential(
-    found: Annotated[Credential, Depends(identified)],
-    _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> Credential:
-    """The key or token of the caller, which the route has found to be for what its endpoint declares."""
-    return found
-
-
-async def caller(found: Annotated[Credential, Depends(credential)]) -> Principal:
+async def caller(found: Annotated[Credential, Depends(_bearer)]) -> Principal:
     """Whoever holds it."""
     return found.principal
 
@@ -63,7 +54,7 @@ Reason = Annotated[
 
 
 async def explained(
-    found: Annotated[Credential, Depends(credential)], privest_reason: Reason = None
+    found: Annotated[Credential, Depends(_bearer)], privest_reason: Reason = None
 ) -> Credential:
     """The key or token of a caller who changes something, and may say why."""
     because(privest_reason)
@@ -77,7 +68,7 @@ async def changing(found: Annotated[Credential, Depends(explained)]) -> Principa
 
 ReadDep = Annotated[Principal, Security(caller, scopes=["read"])]
 DataDep = Annotated[Principal, Security(changing, scopes=["data"])]
-EstimateDep = Annotated[Credential, Security(credential, scopes=["estimate"])]
+EstimateDep = Annotated[Credential, Security(_bearer, scopes=["estimate"])]
 ManageDep = Annotated[Principal, Security(changing, scopes=["manage"])]
-WatchDep = Annotated[Credential, Security(credential, scopes=["read"])]
+WatchDep = Annotated[Credential, Security(_bearer, scopes=["read"])]
 IssueDep = Annotated[Credential, Security(explained, scopes=["manage"])]

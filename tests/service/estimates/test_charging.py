@@ -1,5 +1,6 @@
 """Questions that are charged in one transaction: each as if it were alone, in their order."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,11 +10,11 @@ from privest_service.database import Database
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.terms import Terms
-from privest_service.estimates import charging
+from privest_service.estimates import charging, service
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import resolve
-from privest_service.estimates.remembered import versions
-from privest_service.estimates.reservation import Answer, Asked, Draft
+from privest_service.estimates.remembered import Remembered
+from privest_service.estimates.reservation import Answer, Asked, Draft, EstimateCommand
 from privest_service.estimates.service import Submissions
 from privest_service.exports.export import lines
 from privest_service.exports.verify import verify
@@ -22,7 +23,7 @@ from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Entry
 from privest_service.ledger.units import Limits
-from privest_service.problems import BudgetExceeded, GrantRefuses, IdempotencyKeyReused
+from privest_service.problems import BudgetExceeded, GrantRefuses, IdempotencyKeyReused, NotFound
 from privest_service.security.principals import Principal
 from testing.server import SIGNER
 from testing.world import COST, KIND, TARGET, World, never
@@ -52,6 +53,41 @@ def _of(places: int) -> Limits:
 def _faults(database: Database) -> list[str]:
     with database.read(snapshot=True) as session:
         return verify(lines(session), [SIGNER.public_key]).faults
+
+
+def test_requests_are_looked_at_together_and_each_hears_of_its_own(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, other = World.make(database), World.make(database)
+    submissions, caller = _submissions(database), Principal("analyst", world.analyst)
+
+    def ask(key: str, dataset: str = world.dataset, **more: Any) -> EstimateCommand:
+        body = {"dataset": {"id": dataset}, "privacy": TARGET, **more}
+        return submissions.command(caller, KIND, KIND.request.model_validate(body), key)
+
+    def faulty(session: Any, caller: Any, kind: Any, request: Any, rows: Any) -> Any:
+        assert request.tag != "a fault of ours", "planted"
+        return resolve(session, caller, kind, request, rows)
+
+    charged = submissions.submit(ask("known")).job_id
+    monkeypatch.setattr(service, "resolve", faulty)
+    asks = [
+        ask("new"),
+        ask("foreign", other.dataset),
+        ask("fault", tag="a fault of ours"),
+        ask("known"),
+        ask("known", reuse=False),
+        ask("new too"),
+    ]
+    question, foreign, fault, known, reused, too = submissions._look_each(asks)
+    assert isinstance(question, tuple)
+    assert isinstance(too, tuple)
+    assert question[0].about == too[0].about
+    assert question[0].digest == too[0].digest
+    assert isinstance(foreign, NotFound)
+    assert isinstance(fault, AssertionError)
+    assert known == Answer(charged, reused=False)
+    assert isinstance(reused, IdempotencyKeyReused)
 
 
 def test_a_group_is_charged_in_its_order_and_who_is_refused_leaves_no_trace(database: Database) -> None:
@@ -163,7 +199,7 @@ def test_whoever_changes_what_a_plan_follows_from_changes_its_versions(database:
     world, other = World.make(database), World.make(database)
 
     def at(caller: str) -> Any:
-        return versions(database, caller, world.dataset)
+        return asyncio.run(Remembered(database, Planner(never)).versions(caller, world.dataset))
 
     def changed(act: Any, *whose: str) -> None:
         before = {caller: at(caller) for caller in whose or (world.owner, world.analyst)}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from privest_service.estimates.groups import Groups
+from privest_service.groups import Groups
 from testing.server import HANG_GUARD
 
 
