@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from privest import manifolds
+from privest.estimators import federated_runs, federation
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.distances import NODES, DistanceCounts, Distances
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec, Mean
@@ -208,3 +209,24 @@ def test_of_many_records_near_their_mean_all_are_read_four_times(spread: float, 
     assert held >= 2
     passes = sum(each.rate if isinstance(each, SampledSum) else 1.0 for each in plan.releases)
     assert passes - 7 < 5
+
+
+def test_several_owners_leave_out_steps_alike() -> None:
+    """Each gate is asked for the same; the region holds the mean but for one seed in twenty."""
+    n, space = 150_000, manifolds.get("lorentz", dim=3)
+    few = [
+        space.exp(space.reference, space.sample_tangent_gaussian(rng, space.reference, 0.1, 500))
+        for rng in map(np.random.default_rng, (6, 7))
+    ]
+    mean = exact_mean(space, Records(np.concatenate(few)), start=space.reference).point
+    shapes, targets = 2 * [PointsMetadata(n, {"name": "lorentz", "dim": 3}, None, 6.0)], 2 * [TARGET]
+    plan = federation.plan(lambda shape, target: frechet_mean.plan(DEFAULT, shape, target), shapes, targets)
+    gates = [
+        Counting(Records(Repeated(rows, n)), plan.statistics, part.releases, ScaledNoise(seed=[25, place]))
+        for place, (rows, part) in enumerate(zip(few, plan.parts, strict=True))
+    ]
+    told = federated_runs.run(plan, FRECHET_MEAN.run, gates)
+    assert [gate.asked["far"] for gate in gates] == [0, 0]
+    assert [gate.remaining for gate in gates] == [7, 7]
+    assert told.uncertainty
+    assert space.dist(told.point, mean) <= told.uncertainty.radius_95
