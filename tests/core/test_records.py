@@ -7,6 +7,7 @@ import pytest
 
 from privest.metadata import PointsMetadata
 from privest.records import CHUNK, Records, Repeated
+from testing.server import HANG_GUARD
 
 COUNTS = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7]
 
@@ -38,7 +39,7 @@ def test_chunks_of_a_sample_are_summed_side_by_side():
     both = threading.Barrier(2)
 
     def of_pieces(pieces):
-        both.wait(60)
+        both.wait(HANG_GUARD)
         return np.rint(np.concatenate(list(pieces)).sum(axis=0)).astype(np.int64)
 
     rows = np.arange(3.0 * CHUNK)[:, None]
