@@ -163,7 +163,7 @@ def descent(
 
     Args:
         around: where the records are.
-        gate: releases the statistics `distances` at (point, reach), and `scaled` at (point, clip).
+        gate: releases the statistics `distances` at (point, reach), and `scaled` and `far` at (point, clip).
         curvature: bounds of the sectional curvature.
         stages: in order, at least one.
 
