@@ -28,7 +28,7 @@ install: $(INSTALLED) ## the environment from uv.lock in ./.venv
 	$(PYTHON) -m pip install --quiet --target .uv "uv>=0.9" 2> /dev/null \
 	  || { $(PYTHON) -m venv --clear .uv && .uv/bin/pip install --quiet "uv>=0.9"; }
 
-$(INSTALLED): uv.lock pyproject.toml hatch_build.py core/privest/manifolds/logarithms.c $(filter .uv/bin/uv,$(UV))
+$(INSTALLED): uv.lock pyproject.toml hatch_build.py $(shell find core -name '*.c') $(filter .uv/bin/uv,$(UV))
 	$(UV) sync --locked --quiet --python $(PYTHON)
 	@touch $@
 

@@ -7,8 +7,7 @@ tridiagonal form, as for its eigenvalues. There a rational function replaces the
 
     log z ≈ (z − 1/z) Σ w/(z + 1/z + c) = Σ w [1 − s/(z + s) − (1/s)/(z + 1/s)],  c = s + 1/s.
 
-The library is compiled when the package is installed (`hatch_build.py`). Without a C compiler there is none,
-and LAPACK serves.
+Without a C compiler there is no library (`compiled.py`), and LAPACK serves.
 
 References:
     Hale, Higham and Trefethen (2008) compute functions of matrices by rational ones.
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from privest import compiled
 from privest.arrays import Array
 
 MOST_ROWS = 32
@@ -73,9 +73,8 @@ class _Question(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled library; None where the package was installed without a C compiler."""
-    try:
-        found = ctypes.CDLL(str(Path(__file__).with_name("logarithms.so")))
-    except OSError:
+    found = compiled.library(Path(__file__).with_name("logarithms.c"))
+    if found is None:
         return None
     found.logarithms.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_void_p)
     found.logarithms.restype = None
