@@ -6,7 +6,8 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from privest.arrays import Array, lengths
+from privest.arrays import Array
+from privest.few_columns import standardised
 from privest.metadata import LabelledMetadata
 
 CONSTANT = 0.2
@@ -58,19 +59,9 @@ class FeatureMap:
             rows: (n, d + 1) records.
             longest: length to which standardised vectors are shortened, over the bound.
         """
-        shrink = np.hypot(1.0, self.constant)
-        with np.errstate(over="ignore", invalid="ignore"):
-            z = (rows[:, :-1] - self.mean) / self.scale
-            # In units of the bound: squares of lengths that are both below 1e-154 would be lost.
-            z /= self.bound
-            length = lengths(z)
-            usable = np.isfinite(length)
-            length = np.where(usable, length, 0.0) / longest
-            z *= (usable / np.maximum(length, 1.0) / shrink)[:, None]
-        z[~usable] = 0.0
-        if not self.constant:
-            return z
-        return np.hstack([z, np.full((len(z), 1), self.constant / shrink)])
+        # In units of the bound: squares of lengths that are both below 1e-154 would be lost.
+        unit, shrink = self.scale * self.bound, float(np.hypot(1.0, self.constant))
+        return standardised(rows, self.mean, unit, longest=longest, shrink=shrink, constant=self.last)
 
     @property
     def units(self) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates, lengths
 from privest.estimators.subspace.spherical import on_sphere
+from privest.few_columns import second_moment
 
 
 @dataclass(frozen=True)
@@ -58,4 +59,4 @@ class SecondMoment:
             x = x @ point.basis
         squared = lengths(x) ** 2
         weight = clip / np.maximum(squared, clip)
-        return self.coordinates.of((weight[:, None] * x).T @ x)
+        return self.coordinates.of(second_moment(x, weight))

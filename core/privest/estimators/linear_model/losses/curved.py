@@ -10,6 +10,7 @@ from scipy.special import expit, softmax
 
 from privest.arrays import Array, SymmetricCoordinates, seen_by
 from privest.estimators.linear_model.losses.logistic import Classifier
+from privest.few_columns import second_moment
 from privest.privacy.statistic import Opposable
 
 _FARTHEST = 1e3
@@ -125,13 +126,12 @@ class CurvedGradient(Opposable):
         """Coordinates of Σ weight·P ⊗ xxᵀ."""
         if self.columns == 1:
             bent = weight * chances[:, 0] * (1 - chances[:, 0])
-            return self.symmetric.of((x * bent[:, None]).T @ x)
+            return self.symmetric.of(second_moment(x, bent))
         whole = np.empty((self.columns, self.width, self.columns, self.width))
         for i in range(self.columns):
             for j in range(i, self.columns):
                 bent = weight * chances[:, i] * ((i == j) - chances[:, j])
-                whole[i, :, j, :] = (x * bent[:, None]).T @ x
-                whole[j, :, i, :] = whole[i, :, j, :].T
+                whole[i, :, j, :] = whole[j, :, i, :] = second_moment(x, bent)
         return self.symmetric.of(whole.reshape(2 * [self.columns * self.width]))
 
     def parts(self, mean: Array) -> Curved:

@@ -13,6 +13,7 @@ import numpy as np
 from privest.arrays import Array, SymmetricCoordinates, lengths
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses.scalar import GemanMcClure, ScalarLoss
+from privest.few_columns import second_moment
 from privest.privacy.clipping import any_floats
 
 _PENALTY = GemanMcClure(1.0)
@@ -172,7 +173,7 @@ class ClippedHessian:
         t, z = point.loss.seen(point.weights, rows)
         least, most = max(self.least, -clip), min(self.most, clip)
         kept = _within(point.loss.profile.curvature(t), np.vecdot(z, z), least, most)
-        return self.symmetric.of((kept[:, None] * z).T @ z)
+        return self.symmetric.of(second_moment(z, kept))
 
 
 @any_floats

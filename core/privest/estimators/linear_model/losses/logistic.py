@@ -9,6 +9,7 @@ from scipy.special import expit, softmax
 
 from privest.arrays import Array, SymmetricCoordinates, lengths, seen_by
 from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.few_columns import second_moment
 from privest.privacy.statistic import Opposable
 
 _FURTHEST = 1e100
@@ -151,9 +152,9 @@ class ClassMoments:
             z[np.arange(len(x)), labels] += 1.0
         squared = np.vecdot(x, x)
         length = np.sqrt(self.energy * squared * (1.0 + squared / 2))
-        weighted = (clip / np.maximum(length, clip))[:, None] * x
-        second = self.symmetric.of(weighted.T @ x) * self.scale
-        return np.concatenate(((z.T @ weighted).ravel(), second))
+        weight = clip / np.maximum(length, clip)
+        second = self.symmetric.of(second_moment(x, weight)) * self.scale
+        return np.concatenate((((z * weight[:, None]).T @ x).ravel(), second))
 
     @property
     def scale(self) -> float:
