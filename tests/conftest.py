@@ -213,7 +213,8 @@ def _running(server: "Server") -> "Iterator[Server]":
 def _servers(
     tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]
 ) -> "Iterator[Callable[..., Server]]":
-    from testing.server import Server
+    """Finds services by backend and settings. When all tests are done their ledgers are verified."""
+    from testing.server import Server, books_balance
 
     started = dict[tuple[Hashable, ...], Server]()
     with ExitStack() as stack:
@@ -223,6 +224,7 @@ def _servers(
             if asked not in started:
                 directory = tmp_path_factory.mktemp(f"server-{backend}")
                 server = Server(directory, new_database(backend), **settings)
+                stack.callback(books_balance, server)
                 started[asked] = stack.enter_context(_running(server))
             return started[asked]
 

@@ -147,7 +147,6 @@ def test_one_estimate_three_ledgers_charged_and_a_refused_run_that_charges_nobod
     assert them.datasets[1] not in refused["detail"]  # which of the owners refused is not told
     assert them.books() == after
     assert them.ask(epsilon=0.2).status_code == 200
-    assert books_balance(server)
 
 
 def test_each_owner_sees_its_own_charge_and_receipt_alone(server: Server) -> None:
@@ -354,7 +353,6 @@ def test_two_datasets_of_one_owner_are_charged_both(server: Server) -> None:
     assert {first["dataset"], second["dataset"]} == set(datasets)
     assert first["mu_squared"] == second["mu_squared"] > 0
     assert owner.budget()["queries"] == 2
-    assert books_balance(server)
 
 
 def test_rows_that_two_owners_hold_alike_tell_nothing_by_it(server: Server) -> None:
@@ -432,7 +430,6 @@ def test_lists_in_every_order_are_charged_at_once_and_exactly(server: Server) ->
     for owner in them.owners:
         for part in {entry["job"] for entry in owner.ledger() if entry["job"]}:
             assert owner.ended(part)["state"] == "committed"
-    assert books_balance(server)
 
 
 # The ledger alone

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from privest.privacy.calibration import epsilon_for, mu_for
-from testing.server import Caller, Server, books_balance, problem, spd
+from testing.server import Caller, Server, problem, spd
 
 PRIVACY = {"epsilon": 0.1, "delta": 1e-7}
 
@@ -76,7 +76,6 @@ def test_all_are_charged_or_none(owner: Caller, server: Server) -> None:
     assert owner.budget()["queries"] == 0
     assert ask(owner, *questions[:3]).status_code == 202  # a refusal leaves the key free
     assert owner.budget()["queries"] == 3
-    assert books_balance(server)
 
 
 def test_a_key_is_bound_to_all_questions_in_their_order(owner: Caller) -> None:
@@ -102,7 +101,6 @@ def test_a_key_and_its_race_are_charged_once(owner: Caller, server: Server) -> N
     assert {answer.status_code for answer in answers} == {202}
     assert len({tuple(job["id"] for job in answer.json()["jobs"]) for answer in answers}) == 1
     assert owner.budget()["queries"] == 5
-    assert books_balance(server)
 
 
 def test_of_several_owners_one_refuses_and_nobody_is_charged(server: Server) -> None:
@@ -137,7 +135,6 @@ def test_crossing_workloads_do_not_wait_for_each_other(server: Server) -> None:
         answers = list(pool.map(one, range(24)))
     assert {answer.status_code for answer in answers} == {202}, {answer.text for answer in answers}
     assert [owner.budget()["queries"] for owner in owners] == [24, 24]
-    assert books_balance(server)
 
 
 def test_what_cannot_be_one_of_several_is_refused(owner: Caller, server: Server) -> None:

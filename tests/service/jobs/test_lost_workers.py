@@ -73,7 +73,6 @@ def test_a_killed_worker_fails_its_job_and_nothing_else(server: Server) -> None:
     fresh = owner.estimate(dataset, steps=1, epsilon=0.2)
     assert fresh.json()["state"] == "committed"
     assert owner.budget()["queries"] == 2
-    assert books_balance(server)
 
 
 @on_one_database
