@@ -289,6 +289,8 @@ def create_app(settings: Settings | None) -> FastAPI:
         health.counted,
     ):
         app.include_router(router, max_body_size=settings.max_request_bytes if settings else None)
+        if settings and router is estimates.router:  # nearly all requests: found first, where they are served
+            app.router.routes.insert(0, app.router.routes.pop())
     app.include_router(datasets.uploads, max_body_size=settings.max_upload_bytes if settings else None)
     app.include_router(sites.answers, max_body_size=sites.LARGEST_ANSWER)
     if settings:
