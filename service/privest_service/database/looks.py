@@ -12,9 +12,11 @@ R = TypeVar("R")
 
 
 class First(Protocol):
-    """Gives the first row of a statement that was made once; None where there is none."""
+    """Looks for a row."""
 
-    def __call__(self, statement: Any, /, **values: object) -> Sequence[Any] | None: ...
+    def __call__(self, statement: Any, /, **values: object) -> Sequence[Any] | None:
+        """The first row of a statement that was made once; None where there is none."""
+        ...
 
 
 class Looks(Generic[T, R]):

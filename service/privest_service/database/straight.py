@@ -29,7 +29,8 @@ class Straight:
         if made is None:
             made = self._made[statement] = _Made(statement, self._engine)
         connection: Any = self._connection.dbapi_connection
-        rows = connection.execute(made.text, made.given(values)).fetchall()  # all: what is left open is a moment
+        # All of them: what is not read to its end holds on to its moment.
+        rows = connection.execute(made.text, made.given(values)).fetchall()
         return made.read(rows[0]) if rows else None
 
     def close(self) -> None:
@@ -44,7 +45,7 @@ class _Made:
     def __init__(self, statement: Select[Any], engine: Engine) -> None:
         dialect = engine.dialect
         compiled = statement.compile(dialect=dialect)
-        self.text, self._fixed = str(compiled), compiled.params
+        self.text, self._fixed = str(compiled), dict[str, object](compiled.params)
         self._places = [
             (name, compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect))
             for name in compiled.positiontup or ()

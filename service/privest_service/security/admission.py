@@ -34,6 +34,13 @@ async def identified(request: Request) -> Credential:
 class Bearer(HTTPBearer):
     """The credential of a request, which its route has found to be for what the endpoint declares."""
 
+    def __init__(self) -> None:
+        super().__init__(
+            scheme_name="HTTPBearer",
+            description="an API key, or a token of the platform; beside the key of a service account, the "
+            "header `Privest-On-Behalf-Of` brings the token of the person for whom it asks",
+        )
+
     async def __call__(self, request: Request) -> Credential:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Nothing is read or refused here any more."""
         return request.state.credential

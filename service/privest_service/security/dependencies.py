@@ -15,13 +15,7 @@ from privest_service.security.principals import Credential, Principal
 from privest_service.settings import Settings
 from privest_service.workers.service import Workers
 
-_SCHEME = {
-    "scheme_name": "HTTPBearer",
-    "description": "an API key, or a token of the platform; beside the key of a service account, the header "
-    "`Privest-On-Behalf-Of` brings the token of the person for whom it asks",
-}
-_bearer, _holder = Bearer(**_SCHEME), Holder(**_SCHEME)
-
+_bearer, _holder = Bearer(), Holder()
 
 DatabaseDep = Annotated[Database, running(Database)]
 LimiterDep = Annotated[Limiter, running(Limiter)]

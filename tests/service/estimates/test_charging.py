@@ -12,7 +12,7 @@ from privest_service.datasets.models import Dataset
 from privest_service.datasets.terms import Terms
 from privest_service.estimates import charging, service
 from privest_service.estimates.planning import Planner
-from privest_service.estimates.questions import resolve
+from privest_service.estimates.questions import Facts, resolve
 from privest_service.estimates.remembered import Remembered
 from privest_service.estimates.reservation import Answer, Asked, Draft, EstimateCommand
 from privest_service.estimates.service import Submissions
@@ -41,7 +41,7 @@ def _asked(database: Database, world: World, key: str, *, epsilon: float = 0.1, 
     body = {"dataset": {"id": world.dataset}, "privacy": TARGET | {"epsilon": epsilon}, "reuse": reuse}
     ask = submissions.command(caller, KIND, KIND.request.model_validate(body), key)
     with database.read() as session:
-        question = resolve(session, caller, KIND, ask.request)
+        question = resolve(Facts(session, [(caller, ask.request)]), caller, KIND, ask.request)
     return ask, question, Draft.of(question, submissions.planner.plan(question))
 
 
@@ -65,9 +65,9 @@ def test_requests_are_looked_at_together_and_each_hears_of_its_own(
         body = {"dataset": {"id": dataset}, "privacy": TARGET, **more}
         return submissions.command(caller, KIND, KIND.request.model_validate(body), key)
 
-    def faulty(session: Any, caller: Any, kind: Any, request: Any, rows: Any) -> Any:
+    def faulty(facts: Any, caller: Any, kind: Any, request: Any) -> Any:
         assert request.tag != "a fault of ours", "planted"
-        return resolve(session, caller, kind, request, rows)
+        return resolve(facts, caller, kind, request)
 
     charged = submissions.submit(ask("known")).job_id
     monkeypatch.setattr(service, "resolve", faulty)
