@@ -35,8 +35,8 @@ class Looks(Generic[T, R]):
         self._database, self._act = database, act
         self._groups = Groups[T, R]()
 
-    async def look(self, about: Hashable, what: T) -> R:
-        """Look for something; what is about the same waits in one line.
+    async def look(self, what: T) -> R:
+        """Look for something.
 
         Raises:
             DatabaseUnavailable: there is none.
@@ -46,7 +46,7 @@ class Looks(Generic[T, R]):
                 return self._act(own.first, what)
             except sqlite3.Error:
                 pass
-        return await self._groups.do(about, what, self.now)
+        return await self._groups.do(None, what, self.now)
 
     def now(self, asked: Sequence[T]) -> Sequence[R]:
         """Look for several in this thread.

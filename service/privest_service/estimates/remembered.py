@@ -105,7 +105,7 @@ class Remembered:
 
         They are read after this was asked.
         """
-        return await self._looks.look(caller_id, (caller_id, dataset_id))
+        return await self._looks.look((caller_id, dataset_id))
 
     def recall(self, name: str, now_at: Versions) -> bytes | None:
         """The text that was kept under a name, if it is of these versions."""

@@ -94,8 +94,7 @@ class Authenticator:
 
         Keys are looked up after they came, so that one that was revoked before opens nothing.
         """
-        mark = digest(key)
-        return await self._keys.look(mark, mark)
+        return await self._keys.look(digest(key))
 
     def is_good_yet(self, credential: Credential) -> bool:
         """Whether what was good when a request came is so still: some are answered long after."""

@@ -25,7 +25,7 @@ def test_a_look_sees_what_was_committed_before_it_was_asked_for(database: Databa
     async def main() -> None:
         looks = Looks(database, count)
         for n in range(3):
-            assert await looks.look("a line", "owners") == n
+            assert await looks.look("owners") == n
             with database.write() as session:
                 session.add(Owner(id=f"own_{n}", name="o"))
 
@@ -44,7 +44,7 @@ def test_a_look_takes_and_gives_what_a_session_does(database: Database) -> None:
 
     async def main() -> list[object]:
         looks = Looks(database, lambda first, after: first(statement, id="own_1", after=after))
-        return [await looks.look("a", born - timedelta(microseconds=1)), await looks.look("a", born)]
+        return [await looks.look(born - timedelta(microseconds=1)), await looks.look(born)]
 
     found, none = asyncio.run(main())
     assert found == (born, None, 2)
@@ -64,9 +64,9 @@ def test_what_fails_in_the_event_loop_is_done_by_a_thread_and_then_again_there(d
 
     async def main() -> list[int]:
         looks = Looks(database, act)
-        first = await looks.look("a", 1)
+        first = await looks.look(1)
         failing.clear()
-        return [first, await looks.look("a", 2)]
+        return [first, await looks.look(2)]
 
     assert asyncio.run(main()) == [10, 20]
     assert where == [True, False, True]
