@@ -1,10 +1,11 @@
 """Questions that are charged in one transaction: each as if it were alone, in their order."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import Engine, event, select
 
 from privest_service.database import Database
 from privest_service.datasets import service as datasets
@@ -88,6 +89,30 @@ def test_requests_are_looked_at_together_and_each_hears_of_its_own(
     assert isinstance(fault, AssertionError)
     assert known == Answer(charged, reused=False)
     assert isinstance(reused, IdempotencyKeyReused)
+
+
+def test_a_larger_group_reads_no_more_often(database: Database) -> None:
+    said = list[str]()
+
+    def reads(act: Callable[[Any], object], given: Any) -> int:
+        said.clear()
+        act(given)
+        return sum(each.startswith("SELECT") for each in said)
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        said.append(statement)
+
+    submissions, worlds = _submissions(database), [World.make(database) for _ in range(4)]
+    asked = [_asked(database, world, "k", reuse=True) for world in worlds]
+    event.listen(Engine, "before_cursor_execute", note)
+    one, several = asked[:1], asked[1:]
+    try:
+        looked = [reads(submissions._look_each, [ask for ask, _, _ in group]) for group in (one, several)]
+        charged = [reads(submissions._charge_each, group) for group in (one, several)]
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert looked[0] == looked[1] > 0
+    assert charged[0] == charged[1] > 0
 
 
 def test_a_group_is_charged_in_its_order_and_who_is_refused_leaves_no_trace(database: Database) -> None:
