@@ -25,7 +25,7 @@ from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.charging import reserve_all
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.plans import run_plan
-from privest_service.estimates.questions import resolve
+from privest_service.estimates.questions import Facts, resolve
 from privest_service.estimates.reservation import Draft
 from privest_service.estimates.service import Submissions
 from privest_service.jobs import service as jobs
@@ -245,7 +245,7 @@ def _lived(
             "reuse": False,
         }
         request = kind.request.model_validate(body | options)
-        question = resolve(session, asker, kind, request)
+        question = resolve(Facts(session, [(asker, request)]), asker, kind, request)
     if question.digest not in plans:
         plans[question.digest] = Planner(nothing).plan(question)
     plan = plans[question.digest]

@@ -7,7 +7,7 @@ from functools import partial
 from importlib.metadata import version
 
 import structlog
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from privest_service import error_handlers, examples, health
@@ -39,7 +39,7 @@ from privest_service.estimates.schemas import JobView
 from privest_service.estimates.service import Submissions
 from privest_service.exports import endpoints as exports
 from privest_service.exports.witnesses import send_due
-from privest_service.inputs import add_schemas, validate_path_params
+from privest_service.inputs import add_schemas
 from privest_service.ledger import endpoints as ledger
 from privest_service.ledger.renewals import open_due
 from privest_service.limits import CONNECTIONS, Limiter
@@ -251,7 +251,6 @@ def create_app(settings: Settings | None) -> FastAPI:
         # Off even where the environment asks for it: it tells paths, query strings, messages of exceptions,
         # and how long every request took.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-        dependencies=[Depends(validate_path_params)],
     )
     error_handlers.install(app)
     add_schemas(app, ProblemDocument, NewUpload, FileForm, NewHandle, JobView)
@@ -289,6 +288,8 @@ def create_app(settings: Settings | None) -> FastAPI:
         health.counted,
     ):
         app.include_router(router, max_body_size=settings.max_request_bytes if settings else None)
+        if settings and router is estimates.router:  # nearly all requests: found first, where they are served
+            app.router.routes.insert(0, app.router.routes.pop())
     app.include_router(datasets.uploads, max_body_size=settings.max_upload_bytes if settings else None)
     app.include_router(sites.answers, max_body_size=sites.LARGEST_ANSWER)
     if settings:

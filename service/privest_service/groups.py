@@ -35,7 +35,8 @@ class Groups(Generic[T, R]):
         """Have something done in its turn, together with what else waits in its line.
 
         Args:
-            about: what it is about, which tells its line.
+            about: what it is about, which tells its line. What only looks holds up nobody, and is about None:
+                one line makes the largest groups.
             what: is to be done.
             act: does several in their order, and tells what came of each.
 

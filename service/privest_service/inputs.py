@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from sys import float_info
 from typing import Annotated, Any, TypeVar, cast
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
 from pydantic import (
     AfterValidator,
@@ -155,13 +155,13 @@ def checked(validate: Callable[[Any], T], given: Any) -> T:
         raise Invalid(faults=faults_of(error.errors(), given)) from None
 
 
-async def validate_path_params(request: Request) -> None:
+def validate_path_params(given: Mapping[str, str]) -> None:
     """Turn away paths with names that nothing has, and that not every database could even look for.
 
     Raises:
         NotFound: a name in the path is not printable ASCII.
     """
-    if not all(name.isascii() and name.isprintable() for name in request.path_params.values()):
+    if not all(name.isascii() and name.isprintable() for name in given.values()):
         raise NotFound
 
 

@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
 from privest_service.database.rows import QueueingSession
+from privest_service.database.straight import Straight
 from privest_service.problems import WHEN_FULL, DatabaseUnavailable
 
 T = TypeVar("T")
@@ -216,11 +217,9 @@ class Database:
             yield connection
 
     @cached_property
-    def event_loops_own(self) -> Connection | None:
+    def event_loops_own(self) -> Straight | None:
         """The connection of SQLite on which the event loop itself looks, and never waits; else None."""
-        if not self.is_sqlite:
-            return None
-        return _sqlite(self._url, "", 1, 0, 0).execution_options(**{_SINGLE: True}).connect()
+        return Straight(_sqlite(self._url, "", 1, 0, 0)) if self.is_sqlite else None
 
     def _session(self, engine: Engine) -> Session:
         return QueueingSession(engine, expire_on_commit=False, info=self._info)
@@ -238,7 +237,6 @@ class Database:
         """Close all connections."""
         if own := vars(self).pop("event_loops_own", None):
             own.close()
-            own.engine.dispose()
         self._writer.dispose()
         self._reader.dispose()
 

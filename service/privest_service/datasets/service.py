@@ -3,9 +3,10 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate
 from math import prod
+from typing import TypeVar
 
 import numpy as np
-from sqlalchemy import ColumnElement, and_, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from privest.metadata import DatasetMetadata
@@ -23,6 +24,8 @@ from privest_service.ledger.units import Limits
 from privest_service.problems import Forbidden, GrantRefuses, Invalid, NotFound
 from privest_service.security.models import Analyst, Owner
 from privest_service.security.principals import Principal
+
+T = TypeVar("T", Dataset, Grant)
 
 DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
 """Most synthetic rows of a dataset, and most numbers in them.
@@ -56,29 +59,41 @@ def require_access(session: Session, principal: Principal, dataset_id: str) -> t
     return _required(principal, dataset, lambda: session.get(Grant, (dataset_id, principal.id)))
 
 
-class Held:
-    """Datasets and grants that nobody can withdraw before a transaction ends. SQLite has one writer anyway.
+class Found:
+    """Datasets and grants that several questions are about, read at once.
 
     Args:
         session: of the transaction.
         about: ids of datasets, each with that of who asks about it.
+
+    Attributes:
+        owners: of the datasets, by their ids.
     """
 
     def __init__(self, session: Session, about: Collection[tuple[str, str]]) -> None:
-        held = {"populate_existing": True}
         named = select(Dataset).where(Dataset.id.in_({dataset_id for dataset_id, _ in about}))
-        named = named.order_by(Dataset.id).with_for_update(read=True).execution_options(**held)
-        self._datasets = {each.id: each for each in session.scalars(named)}
-        owners = {(each.id, each.owner_id) for each in self._datasets.values()}
-        granted = select(Grant).where(tuple_(Grant.dataset_id, Grant.analyst_id).in_(set(about) - owners))
-        granted = granted.order_by(Grant.dataset_id, Grant.analyst_id).with_for_update(read=True)
-        found = session.scalars(granted.execution_options(**held)) if set(about) - owners else ()
+        self._datasets = {each.id: each for each in session.scalars(self._read(named.order_by(Dataset.id)))}
+        self.owners = {each.owner_id for each in self._datasets.values()}
+        others = set(about) - {(each.id, each.owner_id) for each in self._datasets.values()}
+        granted = select(Grant).where(tuple_(Grant.dataset_id, Grant.analyst_id).in_(others))
+        granted = self._read(granted.order_by(Grant.dataset_id, Grant.analyst_id))
+        found = session.scalars(granted) if others else ()
         self._grants = {(each.dataset_id, each.analyst_id): each for each in found}
+
+    def _read(self, which: Select[T]) -> Select[T]:
+        return which
 
     def require_access(self, principal: Principal, dataset_id: str) -> tuple[Dataset, Grant | None]:
         """One of the datasets, as `require_access` finds it."""
         dataset, theirs = self._datasets.get(dataset_id), (dataset_id, principal.id)
         return _required(principal, dataset, lambda: self._grants.get(theirs))
+
+
+class Held(Found):
+    """They are held: nobody can withdraw them before the transaction ends. SQLite has one writer anyway."""
+
+    def _read(self, which: Select[T]) -> Select[T]:
+        return which.with_for_update(read=True).execution_options(populate_existing=True)
 
 
 def _required(

@@ -10,7 +10,7 @@ from privest.tables.answers import ColumnError
 from privest_service.database import Database
 from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.planning import Planner
-from privest_service.estimates.questions import ResolvedQuery, resolve, resolve_inline
+from privest_service.estimates.questions import Facts, ResolvedQuery, resolve, resolve_inline
 from privest_service.estimates.room import known_accounts
 from privest_service.estimates.schemas import (
     Accuracy,
@@ -55,7 +55,7 @@ def to_plan(
         with database.read() as session:
             if isinstance(request.dataset, InlineRef):
                 return resolve_inline(session, caller, kind, asked)
-            return resolve(session, caller, kind, asked)
+            return resolve(Facts(session, [(caller, asked)]), caller, kind, asked)
 
     if wanted.target is not None:
         figure = _figure(wanted.target)

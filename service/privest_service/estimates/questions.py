@@ -13,6 +13,7 @@ from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets import service as datasets
 from privest_service.datasets.ingest import LEAST_RECORDS
+from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.readers.layout import unit_of
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.datasets.table_schema import TableSchema
@@ -27,6 +28,7 @@ from privest_service.estimates.schemas import (
     RequestedPrivacy,
 )
 from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Account
 from privest_service.problems import Invalid
 from privest_service.security.principals import Principal
 
@@ -99,12 +101,46 @@ class ResolvedQuery:
         return " ".join([self.caller_id, self.digest, *(subject.dataset_id for subject in self.about)])
 
 
-def resolve(
-    session: Session, caller: Principal, kind: Kind, request: EstimateRequest, rows: str | None = None
-) -> ResolvedQuery:
-    """Resolve a request on registered datasets, with the defaults that follow from public facts.
+class Facts:
+    """What requests follow from, read for all of them at once.
 
-    If the request brought rows, `rows` is the dataset that was made of them.
+    Args:
+        session: to read in.
+        asked: callers, each with a request of theirs on registered datasets.
+        rows: the dataset that was made of the rows which the one request brought, if it did.
+    """
+
+    def __init__(
+        self, session: Session, asked: Sequence[tuple[Principal, EstimateRequest]], rows: str | None = None
+    ) -> None:
+        self._rows, self._schemas = rows, dict[str, DatasetSchema]()
+        about = {(part.id, caller.id) for caller, request in asked for part in self.named(request)}
+        self._found = datasets.Found(session, about)
+        self._accounts = ledger.owners_accounts(session, self._found.owners)
+
+    def named(self, request: EstimateRequest) -> list[DatasetPart]:
+        """The datasets of a request; a list of one is that one."""
+        about = request.dataset
+        if self._rows is not None:
+            return [DatasetPart(id=self._rows)]
+        if isinstance(about, list):
+            return about
+        assert isinstance(about, DatasetRef)  # noqa: S101 - rows are registered first
+        return [DatasetPart(id=about.id, dummy=about.dummy)]
+
+    def require_access(
+        self, caller: Principal, dataset_id: str
+    ) -> tuple[Dataset, DatasetSchema, Account, Grant | None]:
+        """A dataset as `datasets.require_access` finds it, its schema, its owner's account and the grant."""
+        dataset, grant = self._found.require_access(caller, dataset_id)
+        schema = self._schemas.get(dataset_id)
+        if schema is None:
+            schema = self._schemas[dataset_id] = SCHEMA.validate_json(dataset.dataset_schema)
+        return dataset, schema, self._accounts[dataset.owner_id], grant
+
+
+def resolve(facts: Facts, caller: Principal, kind: Kind, request: EstimateRequest) -> ResolvedQuery:
+    """Resolve a request on registered datasets, with the defaults that follow from public facts.
 
     Raises:
         GrantRefuses: the caller's grant has ended, or is for other estimators.
@@ -112,16 +148,16 @@ def resolve(
         NotFound: the caller has no such dataset.
     """
     caller.must_be("owner", "analyst")
-    named = _named(request) if rows is None else [DatasetPart(id=rows)]
+    named = facts.named(request)
     about, schemas, elsewhere, approval = list[QueryTarget](), list[DatasetSchema](), set[bool](), False
     for part in named:
-        dataset, grant = datasets.require_access(session, caller, part.id)
+        dataset, schema, account, grant = facts.require_access(caller, part.id)
         if grant is not None and not part.dummy:
             require_kind(grant, kind.name)
             approval = approval or grant.approval
-        schemas.append(SCHEMA.validate_json(dataset.dataset_schema))
-        privacy, shape = part.privacy or request.privacy, schemas[-1].shape(dataset.n)
-        about.append(_subject(session, kind, request, privacy, (dataset.id, dataset.owner_id), shape))
+        schemas.append(schema)
+        privacy, shape = part.privacy or request.privacy, schema.shape(dataset.n)
+        about.append(_subject(account, kind, request, privacy, dataset.id, shape))
         elsewhere.add(dataset.at_site is not None and not part.dummy)
     _refuse_unlike(schemas)
     if len(elsewhere) > 1:
@@ -174,15 +210,6 @@ def _facts(schema: DatasetSchema) -> dict[str, Any]:
     return schema.model_dump(exclude={"columns"}) | columns
 
 
-def _named(request: EstimateRequest) -> list[DatasetPart]:
-    """The registered datasets of a request; a list of one is that one."""
-    about = request.dataset
-    if isinstance(about, list):
-        return about
-    assert isinstance(about, DatasetRef)  # noqa: S101 - rows are registered first
-    return [DatasetPart(id=about.id, dummy=about.dummy)]
-
-
 def resolve_inline(
     session: Session, caller: Principal, kind: Kind, request: EstimateRequest
 ) -> ResolvedQuery:
@@ -202,7 +229,8 @@ def resolve_inline(
     shape = given.declared.shape(n)
     facts = {"schema": given.declared.model_dump(mode="json"), "n": shape.n}
     name = f"inline {digest_of(facts)}"
-    subject = _subject(session, kind, request, request.privacy, (name, caller.id), shape)
+    account = ledger.owner_account(session, caller.id)
+    subject = _subject(account, kind, request, request.privacy, name, shape)
     return ResolvedQuery(caller.id, kind, (subject,), kind.resolved(request, subject.shape))
 
 
@@ -213,26 +241,25 @@ def inline_rows(request: EstimateRequest) -> InlineRows:
 
 
 def _subject(
-    session: Session,
+    account: Account,
     kind: Kind,
     request: EstimateRequest,
     privacy: RequestedPrivacy,
-    whose: tuple[str, str],
+    dataset_id: str,
     shape: DatasetMetadata,
 ) -> QueryTarget:
-    """A dataset, of this id and owner, as a request is about it.
+    """A dataset of this id, of the owner of an account, as a request is about it.
 
     Raises:
         Invalid: it is of a kind that the estimator does not take, or has no such columns.
     """
-    dataset_id, owner_id = whose
     try:
         asked = kind.metadata_of(shape, request)
     except ValueError as error:
         raise Invalid(str(error)) from None
-    account, delta = ledger.owner_account(session, owner_id), privacy.delta
+    delta = privacy.delta
     if delta is None:
         pure = account.composition == "basic" and account.delta_limit == 0
         delta = 0.0 if pure else shape.n**-1.5
     rate = ledger.limits_of(account).slack_per_mu_squared
-    return QueryTarget(dataset_id, owner_id, asked, PrivacyTarget(privacy.epsilon, delta, rate))
+    return QueryTarget(dataset_id, account.owner_id, asked, PrivacyTarget(privacy.epsilon, delta, rate))

@@ -5,14 +5,13 @@ process, has what was remembered forgotten, and tells nobody of it.
 """
 
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 from cachetools import FIFOCache
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, select
+from sqlalchemy import ColumnElement, and_, bindparam, case, select
 from sqlalchemy.orm import aliased
 
-from privest_service.database import Database, Looks, now
+from privest_service.database import Database, First, Looks, now
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.estimates.planning import Planner
 from privest_service.ledger.models import Account
@@ -45,8 +44,8 @@ def _in_force(account: type[Account], scope: str, subject: Any) -> ColumnElement
 
 _VERSIONS = (
     select(
-        Grant.expires_at,
         Dataset.deleted_at,
+        Grant.expires_at,
         *(getattr(Grant, name) for name in ("created_at", "revoked_at", "approval", "kinds", "max_epsilon")),
         *_LIMITS,
         # Only an owner's plans tell what was spent. An analyst's time would tell that others asked.
@@ -75,22 +74,16 @@ _About = tuple[str, str]
 """A caller and a dataset."""
 
 
-def _versions(connection: Connection, about: Sequence[_About]) -> list[Versions | None]:
-    """The versions of all rows that callers' plans on datasets follow from; None for who has none now."""
-    moment = now()
-
-    def look(asked: _About) -> Versions | None:
-        caller, dataset = asked
-        values = {"caller": caller, "dataset": dataset, "grant": f"{dataset}/{caller}"}
-        found = connection.execute(_VERSIONS, values).first()
-        if found is None or found.deleted_at is not None:
-            return None
-        if found.expires_at is not None and found.expires_at <= moment:
-            return None
-        return tuple(found)
-
-    seen = {each: look(each) for each in set(about)}
-    return [seen[each] for each in about]
+def _versions(first: First, about: _About) -> Versions | None:
+    """The versions of all rows that a caller's plan on a dataset follows from; None for who has none now."""
+    caller, dataset = about
+    found = first(_VERSIONS, caller=caller, dataset=dataset, grant=f"{dataset}/{caller}")
+    if found is None:
+        return None
+    deleted_at, expires_at, *_ = found
+    if deleted_at is not None or (expires_at is not None and expires_at <= now()):
+        return None
+    return tuple(found)
 
 
 class Remembered:
@@ -112,7 +105,7 @@ class Remembered:
 
         They are read after this was asked.
         """
-        return await self._looks.look(caller_id, (caller_id, dataset_id))
+        return await self._looks.look((caller_id, dataset_id))
 
     def recall(self, name: str, now_at: Versions) -> bytes | None:
         """The text that was kept under a name, if it is of these versions."""

@@ -21,6 +21,7 @@ from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.charging import reserve_all, reserve_each, reserve_free
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import (
+    Facts,
     ResolvedQuery,
     digest_of,
     inline_rows,
@@ -137,7 +138,7 @@ class Submissions:
         """
         ask = await in_thread_if_long(self.command, caller, kind, request, key)
         try:
-            found = await self._looks.do(caller.id, ask, self._look_each)
+            found = await self._looks.do(None, ask, self._look_each)
         except GrantRefuses as refused:
             await in_thread(refusals.record, self.database, refused, ask)
             raise
@@ -165,7 +166,9 @@ class Submissions:
         try:
             with self.database.read() as session:
                 bound = Bound(session, asks)
-                return [self._look(session, bound, ask, rows) for ask in asks]
+                facts = Facts(session, [(ask.caller, ask.request) for ask in asks], rows)
+                waiting = jobs.waiting_for(session, {ask.caller.id for ask in asks})
+                return [self._look(bound, facts, waiting[ask.caller.id], ask) for ask in asks]
         except Problem:
             raise
         except Exception as error:
@@ -174,14 +177,14 @@ class Submissions:
             return [outcome for each in asks for outcome in self._look_each([each], rows)]
 
     def _look(
-        self, session: Session, bound: Bound, ask: EstimateCommand, rows: str | None
+        self, bound: Bound, facts: Facts, waiting: jobs.Waiting, ask: EstimateCommand
     ) -> _Seen | Problem:
         """What `_look_each` tells of one request, or what refuses it."""
         try:
             if known := bound.replay(ask):
                 return known
-            question = resolve(session, ask.caller, ask.kind, ask.request, rows)
-            self._refuse_if_full(session, question, ask.caller)
+            question = resolve(facts, ask.caller, ask.kind, ask.request)
+            self._refuse_if_full(waiting, question)
         except Problem as refused:
             return refused
         with self._lock:
@@ -258,11 +261,13 @@ class Submissions:
                 bound = Bound(session, asks)
                 if known := [answer for ask in asks if (answer := bound.replay(ask))]:
                     return known
+                facts = Facts(session, [(caller, ask.request) for ask in asks])
                 questions = [
-                    in_place(place, resolve, session, caller, ask.kind, ask.request)
+                    in_place(place, resolve, facts, caller, ask.kind, ask.request)
                     for place, ask in enumerate(asks)
                 ]
-                self._refuse_if_full(session, questions[0], caller, len(asks))
+                waiting = jobs.waiting_for(session, {caller.id})[caller.id]
+                self._refuse_if_full(waiting, questions[0], len(asks))
         except GrantRefuses as refused:
             refusals.record(self.database, refused, asks[refused.place or 0])
             raise
@@ -325,7 +330,8 @@ class Submissions:
             if known := Bound(session, [ask]).replay(ask):
                 return known
             question = resolve_inline(session, ask.caller, ask.kind, ask.request)
-            self._refuse_if_full(session, question, ask.caller)
+            waiting = jobs.waiting_for(session, {ask.caller.id})[ask.caller.id]
+            self._refuse_if_full(waiting, question)
         planned = self.planner.plan(question, free=False)
         with self.database.read() as session:
             account = ledger.owner_account(session, ask.caller.id)
@@ -335,17 +341,14 @@ class Submissions:
                 raise refusals.told(self.database, refused, ask, question, charges_of(planned)) from None
         return None
 
-    def _refuse_if_full(
-        self, session: Session, question: ResolvedQuery, caller: Principal, more: int = 1
-    ) -> None:
+    def _refuse_if_full(self, waiting: jobs.Waiting, question: ResolvedQuery, more: int = 1) -> None:
         """Keep the queue short, and room in it for others whatever one caller asks.
 
         Raises:
             Unavailable: too many jobs wait, or too many of this caller, or of its dummies, which are free.
         """
-        most = self.max_waiting
-        everybody, own, dummies = jobs.waiting_for(session, caller.id)
-        if everybody + more > most:
+        most, (everybodys, own, dummies) = self.max_waiting, waiting
+        if everybodys + more > most:
             raise Unavailable("Too many jobs are waiting. Try again later.", retry_after=5)
         if own + more > max(2, most // 4) or (question.dummy and dummies >= max(1, most // 100)):
             raise Unavailable(

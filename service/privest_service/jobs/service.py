@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, exists, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now, once_committed
@@ -56,13 +56,21 @@ _ENDED_AT_SITES = (
 """Selects the jobs at a hub that have to be computed from what the sites gave."""
 
 
-_THEIRS = Job.submitter_id == bindparam("submitter")
+_THEIRS = Job.submitter_id.in_(bindparam("submitters", expanding=True))
 _COUNTED = (
-    select(func.count(), func.count().filter(_THEIRS), func.count().filter(_THEIRS, Job.dummy))
-    .select_from(Job)
+    select(case((_THEIRS, Job.submitter_id)).label("theirs"), func.count(), func.count().filter(Job.dummy))
     .where(_RESERVED)
+    .group_by("theirs")
 )
 """Counts the jobs that wait to be run: made once, as it takes longer to make than to run."""
+
+
+class Waiting(NamedTuple):
+    """How many jobs wait to be run, how many of them are a submitter's, and its dummies among these."""
+
+    everybodys: int
+    own: int
+    dummies: int
 
 
 class Answering(NamedTuple):
@@ -80,9 +88,11 @@ def add(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = 
     queue_rows(session, *(Transition(job_id=each.id, state=job.state) for each in (job, *parts)))
 
 
-def waiting_for(session: Session, submitter_id: str) -> tuple[int, int, int]:
-    """Count the jobs that wait to be run, those of them of a submitter, and its dummies among these."""
-    return session.execute(_COUNTED, {"submitter": submitter_id}).one()
+def waiting_for(session: Session, submitter_ids: Collection[str]) -> dict[str, Waiting]:
+    """Count the jobs that wait to be run, for each of these submitters."""
+    rows = session.execute(_COUNTED, {"submitters": list(submitter_ids)}).all()
+    everybodys, theirs = sum(row[1] for row in rows), {who: counted for who, *counted in rows}
+    return {each: Waiting(everybodys, *theirs.get(each, (0, 0))) for each in submitter_ids}
 
 
 def submitted(

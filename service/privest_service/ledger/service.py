@@ -28,11 +28,11 @@ Freezer = Literal["owner", "admin"]
 
 _OTHER: dict[Freezer, Freezer] = {"owner": "admin", "admin": "owner"}
 
-_OWNER_ACCOUNT = (
+_OWNERS_ACCOUNTS = (
     select(Account)
     .join(Owner, Owner.id == Account.owner_id)
     .where(
-        Account.owner_id == bindparam("owner"),
+        Account.owner_id.in_(bindparam("owners", expanding=True)),
         Account.scope == "owner",
         Account.window == func.coalesce(bindparam("window", type_=Integer), Owner.window),
     )
@@ -104,10 +104,16 @@ def owner_account(session: Session, owner_id: str, *, window: int | None = None)
     Raises:
         NotFound: there was no such window.
     """
-    account = session.scalar(_OWNER_ACCOUNT, {"owner": owner_id, "window": window})
+    account = session.scalar(_OWNERS_ACCOUNTS, {"owners": [owner_id], "window": window})
     if account is None:
         raise NotFound
     return account
+
+
+def owners_accounts(session: Session, owner_ids: Collection[str]) -> dict[str, Account]:
+    """The accounts of owners' budgets in their present windows, by owner."""
+    found = session.scalars(_OWNERS_ACCOUNTS, {"owners": list(owner_ids), "window": None})
+    return {account.owner_id: account for account in found}
 
 
 def raise_limits(session: Session, account_id: int, limits: Limits) -> None:

@@ -6,8 +6,10 @@ transaction, which holds the accounts' rows.
 
 from collections.abc import Sequence
 
+from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
+from privest_service.database import before_commit
 from privest_service.jobs.models import Job
 from privest_service.ledger.entries import AMOUNTS, QUERIES
 from privest_service.ledger.models import Account, Entry, Tally
@@ -15,9 +17,14 @@ from privest_service.ledger.units import moved
 
 _COUNTED = "tallies"
 
+_KEY = ("account_id", "submitter_id", "lineage", "kind")
+"""What tells one tally from another."""
+
+_Key = tuple[int, str, str, str]
+
 
 def count(session: Session, job: Job, accounts: Sequence[Account], written: Sequence[Entry]) -> None:
-    """Count a charge of a job, or what is given back, in the tally of whoever asked.
+    """Count a charge of a job, or what is given back, in the tally of whoever asked, before the commit.
 
     Args:
         session: of the caller's transaction.
@@ -27,38 +34,36 @@ def count(session: Session, job: Job, accounts: Sequence[Account], written: Sequ
     """
     lineage = next((each.subject for each in accounts if each.scope == "dataset"), "")
     whole = {each.id for each in accounts if each.scope == "owner"}
-    for entry in written:
-        if entry.account_id in whole:
-            tally = _of(session, job, lineage, entry)
-            tally.queries += QUERIES[entry.kind]
-            for name in AMOUNTS:
-                setattr(tally, name, moved(getattr(tally, name), getattr(entry, name)))
-            if entry.kind == "debit":
-                tally.last_at = entry.at
+    if _COUNTED not in session.info:
+        session.info[_COUNTED] = list[tuple[_Key, Entry]]()
+        before_commit(session, _write)
+    session.info[_COUNTED] += [
+        ((entry.account_id, job.submitter_id, lineage, job.kind), entry)
+        for entry in written
+        if entry.account_id in whole
+    ]
 
 
-def _of(session: Session, job: Job, lineage: str, entry: Entry) -> Tally:
-    """The tally that an entry counts in; one of nothing where it is the first."""
-    key = (entry.account_id, job.submitter_id, lineage, job.kind)
-    # Read once in a transaction, which holds the account: further entries count in what is not written yet.
-    known: dict[tuple[int, str, str, str], Tally] = session.info.setdefault(_COUNTED, {})
-    if key not in known:
-        with session.no_autoflush:  # what is queued tells nothing of tallies
-            found = session.get(Tally, key, populate_existing=True)
-        known[key] = found or _first(session, entry, job, lineage)
-    return known[key]
-
-
-def _first(session: Session, entry: Entry, job: Job, lineage: str) -> Tally:
-    nothing = dict.fromkeys(("queries", *AMOUNTS), 0)
-    tally = Tally(
-        account_id=entry.account_id,
-        submitter_id=job.submitter_id,
-        lineage=lineage,
-        kind=job.kind,
-        first_at=entry.at,
-        last_at=entry.at,
-        **nothing,
+def _write(session: Session) -> None:
+    """Move the tallies in which a transaction's entries count: read at once, whose accounts it holds."""
+    counted: list[tuple[_Key, Entry]] = session.info.pop(_COUNTED)
+    named = tuple_(*(getattr(Tally, name) for name in _KEY))
+    found = session.scalars(
+        select(Tally).where(named.in_({key for key, _ in counted})).execution_options(populate_existing=True)
     )
-    session.add(tally)
-    return tally
+    tallies = {(each.account_id, each.submitter_id, each.lineage, each.kind): each for each in found}
+    for key, entry in counted:
+        tally = tallies.get(key)
+        if tally is None:
+            tally = tallies[key] = _first(key, entry)
+            session.add(tally)
+        tally.queries += QUERIES[entry.kind]
+        for name in AMOUNTS:
+            setattr(tally, name, moved(getattr(tally, name), getattr(entry, name)))
+        if entry.kind == "debit":
+            tally.last_at = entry.at
+
+
+def _first(key: _Key, entry: Entry) -> Tally:
+    nothing = dict.fromkeys(("queries", *AMOUNTS), 0)
+    return Tally(**dict(zip(_KEY, key, strict=True)), first_at=entry.at, last_at=entry.at, **nothing)

@@ -14,11 +14,11 @@ from fastapi.security import HTTPBearer
 from starlette.types import Receive, Scope, Send
 
 from privest_service.acts import Actor, acting
-from privest_service.inputs import from_json
+from privest_service.inputs import from_json, validate_path_params
 from privest_service.limits import LONG, REQUESTS, UPLOADS, Limit, Limiter, in_thread
 from privest_service.problems import Invalid, Unauthenticated
 from privest_service.security.authentication import Authenticator
-from privest_service.security.principals import Credential
+from privest_service.security.principals import Credential, Principal
 
 
 def address_of(request: Request) -> str:
@@ -34,9 +34,24 @@ async def identified(request: Request) -> Credential:
 class Bearer(HTTPBearer):
     """The credential of a request, which its route has found to be for what the endpoint declares."""
 
+    def __init__(self) -> None:
+        super().__init__(
+            scheme_name="HTTPBearer",
+            description="an API key, or a token of the platform; beside the key of a service account, the "
+            "header `Privest-On-Behalf-Of` brings the token of the person for whom it asks",
+        )
+
     async def __call__(self, request: Request) -> Credential:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Nothing is read or refused here any more."""
         return request.state.credential
+
+
+class Holder(Bearer):
+    """Whoever holds it: one dependency, as each costs a request as much as two looks at the database."""
+
+    async def __call__(self, request: Request) -> Principal:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Nothing is read or refused here any more."""
+        return request.state.credential.principal
 
 
 def _parts(dependant: Dependant) -> Iterator[Dependant]:
@@ -94,6 +109,7 @@ class Admitting(APIRoute):
 
         Raises:
             Unauthenticated, Forbidden: nobody who may do this.
+            NotFound: a name in the path is none that anything has.
             TooManyRequests: not so often, or not so much at a time.
             Unavailable: all callers together hold what there is.
         """
@@ -112,6 +128,7 @@ class Admitting(APIRoute):
             authenticator.rates.count(found.principal)
             if not self.excuses(found, request):
                 found.must_be_for(*self.needs)
+        validate_path_params(request.path_params)
         what, amount = self.brings(limiter, request)
         held = limiter.hold(REQUESTS, who), limiter.hold(what, who, amount)
         with held[0], held[1], limiter.on_behalf_of(who, amount), acting(actor):

@@ -3,14 +3,13 @@
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 
-from sqlalchemy import Connection, bindparam, or_, select
+from sqlalchemy import bindparam, or_, select
 
-from privest_service.database import Database, Looks, now
+from privest_service.database import Database, First, Looks, now
 from privest_service.problems import Forbidden, Unauthenticated
 from privest_service.security import people
 from privest_service.security.keys import digest, well_formed
@@ -23,30 +22,24 @@ IS_GOOD = ApiKey.revoked_at.is_(None) & or_(ApiKey.expires_at.is_(None), ApiKey.
 """Condition on keys: a key is not revoked and has not ended at the moment `now`."""
 
 _BY_DIGEST = select(
-    *(ApiKey.digest, ApiKey.role, ApiKey.principal_id, ApiKey.scopes, ApiKey.id, ApiKey.expires_at),
+    *(ApiKey.role, ApiKey.principal_id, ApiKey.scopes, ApiKey.id, ApiKey.expires_at),
     *(ApiKey.person, ApiKey.through, ApiKey.client, ApiKey.client_seconds),
-).where(ApiKey.digest.in_(bindparam("digests", expanding=True)), IS_GOOD)
+).where(ApiKey.digest == bindparam("digest"), IS_GOOD)
 
 _LEFT = select(Person.subject).where(Person.subject == bindparam("person"), Person.left_at.is_not(None))
 
 _IS_GOOD_YET = select(ApiKey.id).where(ApiKey.id == bindparam("key"), IS_GOOD)
 
 
-def _of_keys(connection: Connection, digests: Sequence[str]) -> list[Credential | None]:
-    """What keys of these digests stand for; None for those that open nothing."""
-    found = {
-        row.digest: Credential(
-            Principal(row.role, row.principal_id),  # pyright: ignore[reportArgumentType]
-            frozenset(row.scopes.split()),
-            row.id,
-            row.expires_at,
-            row.person,
-            row.through,
-            None if row.client is None else AsksFor(row.client, row.client_seconds or 0),
-        )
-        for row in connection.execute(_BY_DIGEST, {"digests": set(digests), "now": now()}).all()
-    }
-    return [found.get(each) for each in digests]
+def _of_key(first: First, digest: str) -> Credential | None:
+    """What the key of a digest stands for; None for one that opens nothing."""
+    found = first(_BY_DIGEST, digest=digest, now=now())
+    if found is None:
+        return None
+    role, principal_id, scopes, key_id, until, person, through, client, seconds = found
+    asks_for = None if client is None else AsksFor(client, seconds or 0)
+    holder = Principal(role, principal_id)
+    return Credential(holder, frozenset(scopes.split()), key_id, until, person, through, asks_for)
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class Authenticator:
 
     @cached_property
     def _keys(self) -> Looks[str, Credential | None]:
-        return Looks(self.database, _of_keys)
+        return Looks(self.database, _of_key)
 
     @property
     def admin_mark(self) -> str:
@@ -101,8 +94,7 @@ class Authenticator:
 
         Keys are looked up after they came, so that one that was revoked before opens nothing.
         """
-        mark = digest(key)
-        return await self._keys.look(mark, mark)
+        return await self._keys.look(digest(key))
 
     def is_good_yet(self, credential: Credential) -> bool:
         """Whether what was good when a request came is so still: some are answered long after."""

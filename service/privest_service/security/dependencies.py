@@ -9,29 +9,19 @@ from privest_service.acts import because, readable
 from privest_service.database import Database
 from privest_service.limits import Limiter
 from privest_service.parts import running
-from privest_service.security.admission import Bearer
+from privest_service.security.admission import Bearer, Holder
 from privest_service.security.authentication import Authenticator
 from privest_service.security.principals import Credential, Principal
 from privest_service.settings import Settings
 from privest_service.workers.service import Workers
 
-_bearer = Bearer(
-    scheme_name="HTTPBearer",
-    description="an API key, or a token of the platform; beside the key of a service account, the header "
-    "`Privest-On-Behalf-Of` brings the token of the person for whom it asks",
-)
-
+_bearer, _holder = Bearer(), Holder()
 
 DatabaseDep = Annotated[Database, running(Database)]
 LimiterDep = Annotated[Limiter, running(Limiter)]
 SettingsDep = Annotated[Settings, running(Settings)]
 WorkersDep = Annotated[Workers, running(Workers)]
 AuthenticatorDep = Annotated[Authenticator, running(Authenticator)]
-
-
-async def caller(found: Annotated[Credential, Depends(_bearer)]) -> Principal:
-    """Whoever holds it."""
-    return found.principal
 
 
 def _written(header: str | None) -> str | None:
@@ -66,7 +56,7 @@ async def changing(found: Annotated[Credential, Depends(explained)]) -> Principa
     return found.principal
 
 
-ReadDep = Annotated[Principal, Security(caller, scopes=["read"])]
+ReadDep = Annotated[Principal, Security(_holder, scopes=["read"])]
 DataDep = Annotated[Principal, Security(changing, scopes=["data"])]
 EstimateDep = Annotated[Credential, Security(_bearer, scopes=["estimate"])]
 ManageDep = Annotated[Principal, Security(changing, scopes=["manage"])]

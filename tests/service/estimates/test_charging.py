@@ -1,10 +1,11 @@
 """Questions that are charged in one transaction: each as if it were alone, in their order."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import Engine, event, select
 
 from privest_service.database import Database
 from privest_service.datasets import service as datasets
@@ -12,7 +13,7 @@ from privest_service.datasets.models import Dataset
 from privest_service.datasets.terms import Terms
 from privest_service.estimates import charging, service
 from privest_service.estimates.planning import Planner
-from privest_service.estimates.questions import resolve
+from privest_service.estimates.questions import Facts, resolve
 from privest_service.estimates.remembered import Remembered
 from privest_service.estimates.reservation import Answer, Asked, Draft, EstimateCommand
 from privest_service.estimates.service import Submissions
@@ -41,7 +42,7 @@ def _asked(database: Database, world: World, key: str, *, epsilon: float = 0.1, 
     body = {"dataset": {"id": world.dataset}, "privacy": TARGET | {"epsilon": epsilon}, "reuse": reuse}
     ask = submissions.command(caller, KIND, KIND.request.model_validate(body), key)
     with database.read() as session:
-        question = resolve(session, caller, KIND, ask.request)
+        question = resolve(Facts(session, [(caller, ask.request)]), caller, KIND, ask.request)
     return ask, question, Draft.of(question, submissions.planner.plan(question))
 
 
@@ -65,9 +66,9 @@ def test_requests_are_looked_at_together_and_each_hears_of_its_own(
         body = {"dataset": {"id": dataset}, "privacy": TARGET, **more}
         return submissions.command(caller, KIND, KIND.request.model_validate(body), key)
 
-    def faulty(session: Any, caller: Any, kind: Any, request: Any, rows: Any) -> Any:
+    def faulty(facts: Any, caller: Any, kind: Any, request: Any) -> Any:
         assert request.tag != "a fault of ours", "planted"
-        return resolve(session, caller, kind, request, rows)
+        return resolve(facts, caller, kind, request)
 
     charged = submissions.submit(ask("known")).job_id
     monkeypatch.setattr(service, "resolve", faulty)
@@ -88,6 +89,30 @@ def test_requests_are_looked_at_together_and_each_hears_of_its_own(
     assert isinstance(fault, AssertionError)
     assert known == Answer(charged, reused=False)
     assert isinstance(reused, IdempotencyKeyReused)
+
+
+def test_a_larger_group_reads_no_more_often(database: Database) -> None:
+    said = list[str]()
+
+    def reads(act: Callable[[Any], object], given: Any) -> int:
+        said.clear()
+        act(given)
+        return sum(each.startswith("SELECT") for each in said)
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        said.append(statement)
+
+    submissions, worlds = _submissions(database), [World.make(database) for _ in range(4)]
+    asked = [_asked(database, world, "k", reuse=True) for world in worlds]
+    event.listen(Engine, "before_cursor_execute", note)
+    one, several = asked[:1], asked[1:]
+    try:
+        looked = [reads(submissions._look_each, [ask for ask, _, _ in group]) for group in (one, several)]
+        charged = [reads(submissions._charge_each, group) for group in (one, several)]
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert looked[0] == looked[1] > 0
+    assert charged[0] == charged[1] > 0
 
 
 def test_a_group_is_charged_in_its_order_and_who_is_refused_leaves_no_trace(database: Database) -> None:

@@ -113,7 +113,7 @@ def test_a_job_that_is_held_keeps_no_other_from_being_claimed(database: Database
     freeze(frozen)
     with database.read() as session:
         assert jobs.queue(session)[0] == 2
-        assert jobs.waiting_for(session, "somebody") == (2, 2, 0)
+        assert jobs.waiting_for(session, ["somebody", "else"]) == {"somebody": (2, 2, 0), "else": (2, 0, 0)}
         assert jobs.queue(session)[0] == 2
     assert [claim(database) for _ in range(3)] == [reserved[1], reserved[3], None]
     freeze(frozen, False)
