@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-
 from testing import ROOT
 from testing.server import HANG_GUARD, has_open
 

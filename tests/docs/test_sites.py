@@ -92,7 +92,7 @@ STORY = ("North School", "all three", "held against", "Four ledgers", "the hub")
 def test_the_demo_tells_the_whole_story(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is told in this process, and its services are forked: they are started as everybody starts them below."""
+    """In this process, and its services are forked: below they are started as everybody starts them."""
 
     def start(command: Sequence[str], env: Mapping[str, str], stdout: TextIO, **_: object) -> Process:
         return launch(command, env, stdout.buffer)
