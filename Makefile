@@ -69,7 +69,7 @@ quick: install ## laws of the core, and the tests of what changed since BASE (ma
 check: install ## lint, types, imports, interface, licences, Dockerfile, commits
 	@$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) types facts
 
-# What is shipped. tests/test_types.py looks at the rest, as both together take longer than one waits for a commit.
+# What is shipped. `make prove` looks at the rest, as both together take longer than one waits for a commit.
 types:
 	$(BIN)/pyright core service client
 

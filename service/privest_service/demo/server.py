@@ -18,7 +18,7 @@ import httpx
 _PROGRAM = (sys.executable, "-m", "privest_service")
 
 _PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Of clients of services without TLS, which need no certificates: to read those of the machine takes long."""
+"""Clients of services without TLS have this one, as each of its own would read the machine's certificates."""
 
 _PATIENCE = 300.0
 """Seconds for a service to come up, or to end."""
