@@ -132,10 +132,15 @@ _PLANTED: Mapping[str, Callable[[], None]] = {
 }
 
 
+def prepare() -> None:
+    """Have workers load the faults. They have few of the service's variables: these are of them."""
+    pool._PRELOADED.append("audit.faults")
+    pool._KEPT = (*pool._KEPT, "AUDIT_")
+
+
 if __name__ == "__main__":
     _tell()
     for fault in os.environ.get(FAULTS, "").split():
         _PLANTED[fault]()
-    pool._PRELOADED.append("audit.faults")
-    pool._KEPT = (*pool._KEPT, "AUDIT_")  # as workers have few of the service's variables
+    prepare()
     sys.exit(main())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Line:
     about: str
     run: Callable[[bool], Finding]
     quick: bool = True
+
+    @cached_property
+    def in_short(self) -> Finding:
+        """What the quick form found, which is made once: not for code with a fault in it."""
+        return self.run(False)
 
 
 @dataclass(frozen=True)

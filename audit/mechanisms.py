@@ -181,7 +181,7 @@ def _attacks() -> Iterator[Distinguisher]:
             f"laplace-sum-{size}",
             f"a sum with Laplace noise over all records, coordinates: {size}",
             partial(full_scores, laplace),
-            (8_000, 100_000),
+            (3_000, 100_000),
             epsilon=laplace.epsilon,
         )
     for scheme in _SCHEMES:
@@ -190,7 +190,7 @@ def _attacks() -> Iterator[Distinguisher]:
             f"{scheme}-batches",
             f"{_BATCHES} sums with Gaussian noise over random batches of half of the records ({scheme})",
             partial(batch_scores, batches),
-            (4_000, 100_000),
+            (2_000, 100_000),
             mu=sqrt(certify(runs_of([batches]), _SLACK).mu_squared),
             slack=_SLACK,
         )
@@ -199,7 +199,7 @@ def _attacks() -> Iterator[Distinguisher]:
         "laplace-batches",
         "a sum with Laplace noise over a Poisson batch of half of the records",
         partial(batch_scores, pure),
-        (15_000, 200_000),
+        (4_000, 200_000),
         epsilon=pure.epsilon,
     )
     for factorisation in _FACTORISATIONS:
@@ -207,7 +207,7 @@ def _attacks() -> Iterator[Distinguisher]:
             f"{factorisation}-stream",
             f"all prefixes of a stream, {_LEAVES} leaves a segment, with noise by the {factorisation}",
             partial(stream_scores, factorisation),
-            (1_500, 100_000),
+            (600, 100_000),
             mu=_MU,
         )
 

@@ -107,7 +107,8 @@ class Mutant:
         return Line(f"fault-{self.name}", self.fault, self._run, quick=self.quick)
 
     def _run(self, long: bool) -> Finding:  # noqa: ARG002 - a fault is seen or not
-        without = _passes_without(self.killer)
+        line = _LINES.get(self.killer)
+        without = line.in_short.holds if line else _passes_without(self.killer)
         with self.plant(), _nothing_kept():
             planted = _passes(self.killer)
         return Finding(

@@ -6,10 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
-
 from testing import ROOT
-from testing.server import HANG_GUARD
+from testing.server import HANG_GUARD, has_open
 
 
 class Cluster:
@@ -65,9 +63,9 @@ class Cluster:
         """The worker that has a file open."""
         for worker in self.workers:
             try:
-                if path in {mapped.path for mapped in psutil.Process(worker.pid).memory_maps()}:
+                if has_open(worker.pid, path):
                     return worker
-            except psutil.Error:
+            except OSError:  # it ended
                 continue
         return None
 

@@ -7,6 +7,9 @@ from zlib import crc32
 
 import pytest
 
+_SERVERS = {"server", "shared_server", "start_server"}
+"""Fixtures of tests that ask over HTTP."""
+
 
 def thin(items: Iterable[pytest.Item]) -> None:
     """Mark as long proofs what is more of a grid than it takes for any two of its values to meet.
@@ -16,7 +19,8 @@ def thin(items: Iterable[pytest.Item]) -> None:
     name, parameters and all, is run.
 
     Of a test with the mark `sparse` each value is met, and no pair need be. One with the mark `either` runs
-    on one database or the other, as its name has it.
+    on one database or the other, as its name has it, and so does one that asks over HTTP, without the mark
+    `both`: what the service tells databases is the matter of tests that hold one themselves.
 
     Args:
         items: the tests that were found.
@@ -25,7 +29,7 @@ def thin(items: Iterable[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             backend = item.callspec.params.get("backend")
-            if isinstance(backend, str) and item.get_closest_marker("either"):
+            if isinstance(backend, str) and _is_for_either(item):
                 twins[item.nodeid.replace(backend, "")].append(item)
             else:
                 grids[item.nodeid.partition("[")[0]].append(item)
@@ -34,6 +38,12 @@ def thin(items: Iterable[pytest.Item]) -> None:
     for tests in grids.values():
         ways = 1 if tests[0].get_closest_marker("sparse") else 2
         _keep(tests, meeting([_place(test) for test in tests], ways))
+
+
+def _is_for_either(test: pytest.Function) -> bool:
+    if test.get_closest_marker("both"):
+        return False
+    return bool(test.get_closest_marker("either") or _SERVERS & {*test.fixturenames})
 
 
 def _keep(tests: Sequence[pytest.Function], kept: set[int]) -> None:

@@ -36,8 +36,16 @@ _LOADED = (
     "privest_service.telemetry.traces",
     "uvicorn.lifespan.on",
     "uvicorn.loops.uvloop",
+    "privest_service.database.postgresql",
+    "privest_service.datasets.readers.tables",
+    "privest.privacy.second_opinion",
+    "autodp.mechanism_zoo",
+    "autodp.transformer_zoo",
 )
-"""What the web process loads; the names of what its workers load stand in the pool that starts them."""
+"""What the web process loads, and workers where they need it.
+
+The names of what workers load at once stand in the pool that starts them.
+"""
 
 _LONGEST = 2**17
 """Bytes of a request, most of which is the environment."""
@@ -79,6 +87,10 @@ class Forked:
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """End it at once."""
         self.send_signal(signal.SIGKILL)
@@ -87,17 +99,18 @@ class Forked:
 def launch(
     command: Sequence[str], environment: Mapping[str, str], log: BinaryIO, errors: BinaryIO | None = None
 ) -> Process:
-    """Start a program: `privest` of this environment in a fork of this process's nursery, others as usual.
+    """Start a program: `privest` and modules of this environment in a fork of this process's nursery.
 
-    Others are of another version, or change what the service is made of before it is loaded.
+    Others are started as usual: they are of another version, or are no programs of Python.
 
     Args:
-        command: the program with its arguments.
+        command: the program with its arguments. A module is given as `sys.executable -m NAME`; where it has a
+            function `prepare`, that is called before there is a process from which workers are forked.
         environment: all of it.
         log: takes what it prints.
         errors: takes what it prints as errors, where that is not for the log.
     """
-    if Path(command[0]) != Path(sys.executable).with_name("privest"):
+    if not _is_module(command) and Path(command[0]) != Path(sys.executable).with_name("privest"):
         return spawn(command, environment, log, errors)
     read, write = os.pipe()
     end = os.fdopen(read, "rb", buffering=0)
@@ -105,6 +118,10 @@ def launch(
     socket.send_fds(_nursery(), [asked], [log.fileno(), (errors or log).fileno(), write])
     os.close(write)
     return Forked(int(end.readline()), end)
+
+
+def _is_module(command: Sequence[str]) -> bool:
+    return list(command[:2]) == [sys.executable, "-m"]
 
 
 @cache
@@ -155,6 +172,8 @@ def _mind(
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
+    if _is_module(command):
+        getattr(import_module(command[2]), "prepare", lambda: None)()
     _fork_forkserver()
     _run(command)
 
@@ -195,10 +214,14 @@ def _fork_forkserver() -> None:
 
 
 def _run(command: list[str]) -> None:
-    """Run a script as its own interpreter would."""
-    sys.argv = command
-    sys.path[0] = str(Path(command[0]).parent)
-    runpy.run_path(command[0], run_name="__main__")
+    """Run a script or a module as its own interpreter would."""
+    if _is_module(command):
+        sys.argv = command[2:]
+        runpy.run_module(command[2], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = command
+        sys.path[0] = str(Path(command[0]).parent)
+        runpy.run_path(command[0], run_name="__main__")
     sys.exit()
 
 

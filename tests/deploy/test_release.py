@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import distribution
 from importlib.util import module_from_spec, spec_from_loader
@@ -136,6 +137,24 @@ def test_every_wheel_is_pinned_by_its_digest_and_one_of_the_locks(release: Path)
     assert "`autodp` is published as sources alone" in PAGE
 
 
+def test_the_wheel_holds_every_file_of_the_sources(release: Path) -> None:
+    """Templates, migrations and all else that it runs from, as no module that is missing would be told of."""
+    (wheel,) = (release / "wheelhouse").glob("privest-*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        there = {name for name in packed.namelist() if ".dist-info/" not in name}
+    sources = ["core/privest", "service/privest_service", "migrations"]
+    tracked = subprocess.run(
+        ["git", "ls-tree", "-r", "--name-only", "HEAD", *sources],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    packages = re.compile(r"^(core|service)/|^(?=migrations/)")
+    wanted = {packages.sub(lambda m: "" if m[1] else "privest_service/", name) for name in tracked}
+    assert there - {"privest/manifolds/logarithms.so"} == wanted
+
+
 def test_other_bytes_the_second_time_end_it(tmp_path: Path) -> None:
     """A build that notes the moment of it, as a fault planted in a copy of the project."""
     copy = tmp_path / "copy"
@@ -234,6 +253,7 @@ def test_the_same_parts_give_the_same_bytes_and_others_another_number() -> None:
 # Without a network
 
 
+@pytest.mark.prove
 def test_the_page_leads_to_a_charged_query_without_a_network(release: Path, tmp_path: Path) -> None:
     alone = ["unshare", "--net", "--", "bash", "-euc"]
     if subprocess.run([*alone, "ip link set lo up"], capture_output=True, check=False).returncode:

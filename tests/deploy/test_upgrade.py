@@ -218,6 +218,7 @@ def test_releases_and_their_tables_are_known(release: Release) -> None:
     assert RELEASES[release.version] == release.tables
 
 
+@pytest.mark.parametrize("backend", ["postgresql", pytest.param("sqlite", marks=pytest.mark.prove)])
 def test_an_upgrade_and_the_way_back_under_load(
     deployment: Deployment, release: Release, former: Path
 ) -> None:

@@ -12,6 +12,8 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from testing.server import Caller, Server, problem
 
+pytestmark = pytest.mark.both
+
 
 def _pages(caller: Caller, path: str, of: str, limit: int) -> list[list[str]]:
     found, cursor = list[list[str]](), ""

@@ -32,6 +32,16 @@ def test_sparse(solver, delta): ...
 @pytest.mark.parametrize("solver", list("abcdefgh"))
 def test_either(backend, solver): ...
 
+@pytest.fixture
+def server(backend): ...
+
+@pytest.mark.parametrize("solver", list("abcdefgh"))
+def test_http(server, solver): ...
+
+@pytest.mark.both
+@pytest.mark.parametrize("solver", list("abcdefgh"))
+def test_both(server, solver): ...
+
 @pytest.mark.parametrize(("solver", "delta", "batch"), [(*"ab", n) for n in range(9)])
 def test_list(solver, delta, batch): ...
 """
@@ -53,7 +63,7 @@ class Found:
 def found(file: Path, name: str = "", marked: str = "not prove") -> list[str]:
     """The names of the tests that are chosen of a file."""
     seen, settings = Found(), file.with_name("pytest.ini")
-    settings.write_text("[pytest]\nmarkers =\n  prove\n  sparse\n  either\n")
+    settings.write_text("[pytest]\nmarkers =\n  prove\n  sparse\n  either\n  both\n")
     options = ["--collect-only", "-qq", "-pno:xdist", f"--rootdir={file.parent}", f"-c{settings}"]
     pytest.main([*options, "-m", marked, f"{file}{name}"], plugins=[seen])
     return [*seen.names]
@@ -83,8 +93,10 @@ def test_what_is_more_of_a_grid_is_left_to_the_long_proofs(tmp_path: Path) -> No
     def left(name: str) -> list[str]:
         return [each for each in usual if each.startswith(f"test_{name}[")]
 
-    assert [len(left(name)) for name in ("grid", "sparse", "either", "table", "list")] == [12, 4, 8, 8, 9]
+    names = "grid", "sparse", "either", "http", "both", "table", "list"
+    assert [len(left(name)) for name in names] == [12, 4, 8, 8, 16, 8, 9]
     assert {name[-2] for name in left("sparse")} == {*"abcd"}
-    assert {database for each in left("either") for database in BACKENDS if database in each} == {*BACKENDS}
-    assert len(usual) + len(long) == 24 + 8 + 16 + 8 + 9
+    for name in ("either", "http"):
+        assert {database for each in left(name) for database in BACKENDS if database in each} == {*BACKENDS}
+    assert len(usual) + len(long) == 24 + 8 + 3 * 16 + 8 + 9
     assert found(file, f"::{long[0]}") == [long[0]]  # called for by its name

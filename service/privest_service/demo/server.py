@@ -3,6 +3,7 @@
 import os
 import secrets
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,9 @@ from typing import Any
 import httpx
 
 _PROGRAM = (sys.executable, "-m", "privest_service")
+
+_PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Clients of services without TLS have this one, as each of its own would read the machine's certificates."""
 
 _PATIENCE = 300.0
 """Seconds for a service to come up, or to end."""
@@ -48,12 +52,13 @@ class Service:
             command = [*_PROGRAM, "serve", "--port", str(self._port)]
             self._process = subprocess.Popen(command, env=self._environment, stdout=output, stderr=output)  # noqa: S603
         deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline and self._process.poll() is None:
-            try:
-                if httpx.get(f"{self.address}/readyz", timeout=2).is_success:
-                    return
-            except httpx.TransportError:
-                time.sleep(0.1)
+        with self.caller() as http:
+            while time.monotonic() < deadline and self._process.poll() is None:
+                try:
+                    if http.get("/readyz", timeout=2).is_success:
+                        return
+                except httpx.TransportError:
+                    time.sleep(0.1)
         raise RuntimeError(f"the service did not start:\n{log.read_text()}")
 
     def stop(self) -> None:
@@ -82,7 +87,10 @@ class Service:
     def caller(self, key: str | None = None) -> httpx.Client:
         """Calls with a key; the administrator's by default."""
         return httpx.Client(
-            base_url=self.address, headers={"Authorization": f"Bearer {key or self.admin_key}"}, timeout=120
+            base_url=self.address,
+            headers={"Authorization": f"Bearer {key or self.admin_key}"},
+            timeout=120,
+            verify=_PLAIN,
         )
 
 

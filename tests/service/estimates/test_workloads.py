@@ -93,6 +93,7 @@ def test_a_key_is_bound_to_all_questions_in_their_order(owner: Caller) -> None:
     assert owner.budget()["queries"] == 4
 
 
+@pytest.mark.both
 def test_a_key_and_its_race_are_charged_once(owner: Caller, server: Server) -> None:
     dataset = owner.dataset()
     questions = [mean(dataset, 0.1 + place / 1000) for place in range(5)]
@@ -120,6 +121,7 @@ def test_of_several_owners_one_refuses_and_nobody_is_charged(server: Server) -> 
     assert {act["subject"] for act in acts} == {poor}
 
 
+@pytest.mark.both
 def test_crossing_workloads_do_not_wait_for_each_other(server: Server) -> None:
     owners = [server.owner(epsilon=5.0, delta=1e-5) for _ in range(2)]
     analyst = server.analyst()

@@ -31,6 +31,8 @@ from testing.server import (
     worker_on,
 )
 
+pytestmark = pytest.mark.both
+
 ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
 
 on_one_database = pytest.mark.parametrize("backend", ["sqlite"])

@@ -205,6 +205,7 @@ def test_a_new_window_renews_the_budget_and_every_cap(server: Server) -> None:
     refused_by(ask(owner, dataset, 0.3), "owner")
 
 
+@pytest.mark.both
 def test_a_window_that_is_asked_for_twice_in_place_of_the_same_opens_once(server: Server) -> None:
     owner = server.owner()
     path, asked = f"/v1/owners/{owner.id}/budget", {"window": "new", "replaces": 1}

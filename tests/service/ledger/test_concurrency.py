@@ -21,6 +21,8 @@ from testing.books import Books
 from testing.processes import clean, forked_with
 from testing.server import HANG_GUARD, SIGNER, Server, until
 
+pytestmark = pytest.mark.both
+
 PROCESSES, THREADS, ATTEMPTS = 2, 16, 15
 ADMITTED = 50
 CHARGE = Charge(7, 3, 1000, 2)

@@ -82,6 +82,7 @@ def test_what_an_administrator_froze_only_an_administrator_lets_go_on(server: Se
     assert owner.estimate(dataset).json()["state"] == "committed"
 
 
+@pytest.mark.both
 def test_a_freeze_is_answered_however_much_is_charged_and_charged_is_nothing_since(server: Server) -> None:
     owner = server.owner(epsilon=50.0)
     dataset, path = owner.dataset(), f"/v1/owners/{owner.id}/budget"
