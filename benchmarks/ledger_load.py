@@ -9,7 +9,7 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic, perf_counter, process_time
@@ -122,10 +122,11 @@ def requests_of(owners: list[tuple[Caller, str]]) -> list[bytes]:
     return made
 
 
-def load(url: str, requests: list[bytes]) -> tuple[list[float], float]:
-    """Keep all connections busy: the latencies, and the seconds it took."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    lines = [Line((host, int(port)), requests, number) for number in range(CONNECTIONS)]
+def load(urls: Sequence[str], requests: list[bytes]) -> tuple[list[float], float]:
+    """Keep all connections busy, as many to each service: the latencies, and the seconds it took."""
+    found = [url.removeprefix("http://").split(":") for url in urls]
+    places = [(host, int(port)) for host, port in found]
+    lines = [Line(places[number % len(places)], requests, number) for number in range(CONNECTIONS)]
     taken: list[float] = []
     with selectors.DefaultSelector() as ready, ExitStack() as stack:
         for line in lines:
@@ -311,16 +312,16 @@ def percentile(values: list[float], part: float) -> float:
 
 
 def measure(
-    server: Server, requests: list[bytes], postmaster: int | None
+    servers: Sequence[Server], requests: list[bytes], postmaster: int | None
 ) -> tuple[float, float, float, float, float, float]:
-    """A second, p50 and p99 in ms; CPU in ms a charge of service, database and load."""
+    """A second, p50 and p99 in ms; CPU in ms a charge of services, database and load."""
 
     def used() -> tuple[float, float, float]:
         of_database = cpu_of_postgres(postmaster) if postmaster else 0.0
-        return cpu_of(server.process.pid), of_database, process_time()
+        return sum(cpu_of(server.process.pid) for server in servers), of_database, process_time()
 
     before = used()
-    taken, seconds = load(server.url, requests)
+    taken, seconds = load([server.url for server in servers], requests)
     each = (1e3 * (now - then) / len(taken) for now, then in zip(used(), before, strict=True))
     return len(taken) / seconds, percentile(taken, 0.5), percentile(taken, 0.99), *each  # pyright: ignore
 
@@ -333,42 +334,54 @@ def empty(url: str) -> None:
     database.close()
 
 
+def line(
+    name: str,
+    servers: Sequence[Server],
+    requests: list[bytes],
+    charges: list[tuple[list[Step], str, str]],
+    postmaster: int | None,
+    url: str,
+) -> list[str]:
+    """One of the table's rows: rounds over HTTP, each beside its statements alone."""
+    count = SPREADS[name.rpartition(", ")[2]]
+    runs: list[tuple[float, float, float, float, float, float]] = []
+    rates: list[float] = []
+    for _ in range(REPEATS):
+        runs.append(measure(servers, requests[:count], postmaster))
+        empty(url)
+        if charges:
+            rates.append(bare(url, charges[:count]))
+            empty(url)
+    rate, p50, p99, *cpu = map(list, zip(*runs, strict=True))
+    ratios = [100 * run[0] / bare_rate for run, bare_rate in zip(runs, rates, strict=False)]
+    found = [
+        *(name, spread(rate), spread(rates) if rates else "", spread(ratios) + " %" if rates else ""),
+        *(spread(p50), spread(p99)),
+        *(spread(part, ".2f") if any(part) else "" for part in cpu),
+    ]
+    print(*found, sep=" | ", flush=True)
+    return found
+
+
 def compare(directory: Path, url: str, postmaster: int | None) -> tuple[list[list[str]], list[Step]]:
     """The table's rows for one database, and the statements of a charge on PostgreSQL."""
     rows: list[list[str]] = []
-    steps: list[Step] = []
-    with service(directory, url) as server:
-        owners = owners_of(server)
+    with ExitStack() as stack:
+        servers = [stack.enter_context(service(directory, url))]
+        owners = owners_of(servers[0])
         requests = requests_of(owners)
-        load(server.url, requests)  # first charges write a tally and a mechanism, later ones do not
+        load([servers[0].url], requests)  # first charges write a tally and a mechanism, later ones do not
         charges = record(directory, url, owners) if postmaster else []
         empty(url)
-        for name, count in SPREADS.items():
-            runs: list[tuple[float, float, float, float, float, float]] = []
-            rates: list[float] = []
-            for _ in range(REPEATS):
-                runs.append(measure(server, requests[:count], postmaster))
-                empty(url)
-                if charges:
-                    rates.append(bare(url, charges[:count]))
-                    empty(url)
-            rate, p50, p99, *cpu = map(list, zip(*runs, strict=True))
-            ratios = [100 * run[0] / bare_rate for run, bare_rate in zip(runs, rates, strict=False)]
-            rows.append(
-                [
-                    f"{'PostgreSQL' if postmaster else 'SQLite'}, {name}",
-                    spread(rate),
-                    spread(rates) if rates else "",
-                    spread(ratios) + " %" if rates else "",
-                    spread(p50),
-                    spread(p99),
-                    *(spread(part, ".2f") if any(part) else "" for part in cpu),
-                ]
-            )
-            print(*rows[-1], sep=" | ", flush=True)
-        if charges:
-            steps = charges[0][0]
-    return rows, steps
+        on = "PostgreSQL" if postmaster else "SQLite"
+        rows += [line(f"{on}, {name}", servers, requests, charges, postmaster, url) for name in SPREADS]
+        if postmaster:
+            servers.append(stack.enter_context(service(directory, url)))
+            load([servers[1].url], requests)  # it remembers plans, too
+            empty(url)
+            of = f"{on}, two services"
+            rows += [line(f"{of}, {name}", servers, requests, charges, postmaster, url) for name in SPREADS]
+    return rows, charges[0][0] if charges else []
 
 
 def told(steps: list[Step]) -> list[str]:
@@ -405,14 +418,14 @@ def main() -> None:
     body = f"""
 `POST /v1/estimates/frechet-mean` with `Prefer: wait=0` and fresh keys on 60 matrices of SPD(3), answered with
 202: {CONNECTIONS} connections, each with one request under way, {SECONDS} s a round. Medians of {REPEATS}
-rounds, with the least and the most. One service process, one load process (raw sockets) and the database
-share the cores. The service's one worker is suspended in a long run, so that nothing is claimed meanwhile;
-`PRIVEST_MAX_WAITING_JOBS` is raised and the queue is emptied by SQL between rounds. All ask with the same
-(ε, δ), whose noise and steps the planner remembers. PostgreSQL as it comes (fsync, full_page_writes and
-synchronous_commit on); SQLite in WAL with synchronous=FULL. Bare: the statements of one such charge,
-recorded from the application and issued again by psycopg on as many threads, right after the round over
-HTTP with which it is compared. The whole took {perf_counter() - begun:.0f} s, at {os.getloadavg()[1]:.1f}
-processes that wanted a core, those of other programs included.
+rounds, with the least and the most. One service process, or two, one load process (raw sockets) and the
+database share the cores. A service's one worker is suspended in a long run, so that nothing is claimed
+meanwhile; `PRIVEST_MAX_WAITING_JOBS` is raised and the queue is emptied by SQL between rounds. All ask
+with the same (ε, δ), whose noise and steps the planner remembers. PostgreSQL as it comes (fsync,
+full_page_writes and synchronous_commit on); SQLite in WAL with synchronous=FULL. Bare: the statements
+of one such charge, recorded from the application and issued again by psycopg on as many threads, right after
+the round over HTTP with which it is compared. The whole took {perf_counter() - begun:.0f} s, at
+{os.getloadavg()[1]:.1f} processes that wanted a core, those of other programs included.
 
 {table(header, rows)}
 

@@ -58,7 +58,7 @@ def _listens(port: int) -> bool:
 def cost(process: int, url: str, request: bytes) -> float:
     """Milliseconds of a processor that a process takes for a request."""
     before = ledger_load.cpu_of(process)
-    taken, _ = ledger_load.load(url, [request])
+    taken, _ = ledger_load.load([url], [request])
     return 1e3 * (ledger_load.cpu_of(process) - before) / len(taken)
 
 
