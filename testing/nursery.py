@@ -101,7 +101,8 @@ def launch(
 ) -> Process:
     """Start a program: `privest` and modules of this environment in a fork of this process's nursery.
 
-    Others are started as usual: they are of another version, or are no programs of Python.
+    Others are started as usual: they are of another version, or are no programs of Python. So should be what
+    changes the service before it is loaded.
 
     Args:
         command: the program with its arguments. A module is given as `sys.executable -m NAME`; where it has a

@@ -40,7 +40,7 @@ GENERATED = {"client/privest_client/models.py", "client/privest_client/estimator
 @pytest.fixture(scope="module")
 def toys(tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]) -> Iterator[Server]:
     """A service that was started with both."""
-    server = Server(tmp_path_factory.mktemp("toys"), new_database("sqlite"), TOYS)
+    server = Server(tmp_path_factory.mktemp("toys"), new_database("sqlite"), TOYS, fresh=True)
     yield server
     server.stop()
 

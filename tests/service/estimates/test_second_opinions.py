@@ -59,7 +59,7 @@ def test_what_is_stored_and_charged_knows_nothing_of_it(server: Server) -> None:
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_it_is_null_where_the_worker_is_lost_and_not_for_ever(start_server) -> None:
     """A plan does not need it."""
-    server = start_server()
+    server = start_server(fresh=True)  # workers of one that was forked have read the accountant
     owner = server.owner()
     dataset = owner.dataset()
     web = psutil.Process(server.process.pid)

@@ -62,7 +62,7 @@ def test_jobs_outlive_their_estimator(
     tmp_path: Path, new_database: Callable[[str], str], backend: str
 ) -> None:
     url = new_database(backend)
-    server = Server(tmp_path, url, TOYS)
+    server = Server(tmp_path, url, TOYS, fresh=True)
     try:
         owner = server.owner(epsilon=20.0, delta=1e-3)
         rows = 0.1 * np.random.default_rng(3).standard_normal((400, 3))
