@@ -32,7 +32,6 @@ def test_a_look_sees_what_was_committed_before_it_was_asked_for(database: Databa
     asyncio.run(main())
 
 
-@pytest.mark.either
 def test_a_look_takes_and_gives_what_a_session_does(database: Database) -> None:
     """Moments above all, which SQLite has as texts."""
     born = now()
