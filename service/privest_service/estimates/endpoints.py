@@ -8,7 +8,6 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
@@ -235,12 +234,16 @@ def _plan_route(kind: Kind) -> None:
         return Response(await told(), media_type="application/json")
 
 
+def _written(job: JobView, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(job.model_dump_json(), status, headers, "application/json")
+
+
 def _answer(job: JobView, root: str) -> Response:
     done = job.state in FINAL
     # Written out: to look a route up by its name takes longer than all else here.
     again = "30" if job.state == "requested" else "1"
     headers = {} if done else {"Location": f"{root}/v1/jobs/{job.id}", "Retry-After": again}
-    return JSONResponse(job.model_dump(mode="json"), 200 if done else 202, headers)
+    return _written(job, 200 if done else 202, headers)
 
 
 for _kind in KINDS.values():
@@ -262,7 +265,7 @@ def read_job(job_id: str, request: Request, caller: ReadDep, database: DatabaseD
         if request.headers.get("If-None-Match") == tag:
             return Response(status_code=304, headers={"ETag": tag})
         body = views.job_view(session, caller, job)
-    return JSONResponse(body.model_dump(mode="json"), headers={"ETag": tag})
+    return _written(body, headers={"ETag": tag})
 
 
 @router.get("/requests", responses=documented())
@@ -295,7 +298,7 @@ def decide_on_job(
 
     decided = database.run(decide)
     engine.notify()
-    return JSONResponse(decided.model_dump(mode="json"))
+    return _written(decided)
 
 
 @router.post(
@@ -313,7 +316,7 @@ def withdraw_job(job_id: str, asker: EstimateDep, database: DatabaseDep) -> Resp
         job = requests.withdraw(session, asker.principal, job_id)
         return views.job_view(session, asker.principal, job)
 
-    return JSONResponse(database.run(withdraw).model_dump(mode="json"))
+    return _written(database.run(withdraw))
 
 
 @router.get("/jobs/{job_id}/receipt", responses=documented(NotFound))
