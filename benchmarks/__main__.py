@@ -9,6 +9,7 @@ NAMES = (
     "frechet_mean",
     "planning",
     "plan_pace",
+    "json_documents",
     "service_pace",
     "limits",
     "ledger_load",

@@ -72,7 +72,7 @@ run(*sys.argv[2:])
 os.write(told, str(time.perf_counter() - begun).encode())
 """
 
-_INGEST = """
+INGEST = """
 import os, sys, time
 from privest_service.datasets.ingest import ingest
 from privest_service.datasets.schemas import SCHEMA
@@ -249,7 +249,7 @@ def read_in(directory: Path, n: int = 1_000_000) -> list[list[str]]:
         runs: list[tuple[float, int, int]] = []
         for _ in range(REPEATS):
             target.unlink(missing_ok=True)
-            runs.append(alone(_INGEST, str(source), form, json.dumps(LOGISTIC.declared), str(target)))
+            runs.append(alone(INGEST, str(source), form, json.dumps(LOGISTIC.declared), str(target)))
         taken, own, _ = map(list, zip(*runs, strict=True))
         size = source.stat().st_size
         rate, most = f"{n / median(taken):,.0f}", f"{int(max(own)) >> 20}"
@@ -269,7 +269,7 @@ def together(directory: Path, n: int = 1_000_000) -> list[str]:
     def one(source: Path) -> None:
         target = source.with_suffix(".npy")
         target.unlink(missing_ok=True)
-        alone(_INGEST, str(source), "csv", json.dumps(LOGISTIC.declared), str(target))
+        alone(INGEST, str(source), "csv", json.dumps(LOGISTIC.declared), str(target))
 
     def taken(workers: int) -> float:
         begun = time.perf_counter()
