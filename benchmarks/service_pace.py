@@ -8,14 +8,14 @@ from os import getloadavg
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, sleep
 
 import psutil
 
 from benchmarks.report import publish, spread, table
 from testing.server import Caller, Server
 
-STARTS, PLANS, CALLERS = 5, 1000, 4
+STARTS, PLANS, CALLERS, IDLE = 5, 1000, 4, 10.0
 
 _NAMES = """
 import sys
@@ -82,15 +82,19 @@ def main() -> None:
                 one, many = one_by_one(owner, dataset, [0.1] * PLANS), at_once(owner, dataset)
                 each = 1e3 * (sum(process.cpu_times()[:2]) - before) / (2 * PLANS)
                 new = one_by_one(owner, dataset, (0.1 + k / 1e3 for k in range(1, 201)))
-                measured.append((ready, start, start / alone, idle, one, new, many, each))
+                before = sum(process.cpu_times()[:2])
+                sleep(IDLE)
+                looks = 1e3 * (sum(process.cpu_times()[:2]) - before) / IDLE
+                measured.append((ready, start, start / alone, idle, looks, one, new, many, each))
             finally:
                 server.stop()
-    ready, start, ratio, idle, one, new, many, each = map(list, zip(*measured, strict=True))
+    ready, start, ratio, idle, looks, one, new, many, each = map(list, zip(*measured, strict=True))
     lines = [
         ["from nothing to ready, the database made, s", spread(ready, ".1f"), "3"],
         ["of it, processor time of the web process, s", spread(start, ".1f"), ""],
         ["that over the processor time of importing its libraries alone", spread(ratio, ".1f"), "3"],
         ["web process, idle, MB", spread(idle), "200"],
+        ["its looks for what is due, ms of a processor a second", spread(looks, ".1f"), ""],
         ["plan of what was asked before, median of one caller, ms", spread(one, ".1f"), "5"],
         ["plan of what nobody asked before, likewise, ms", spread(new, ".1f"), ""],
         [f"plans a second, {CALLERS} callers", spread(many), "500"],

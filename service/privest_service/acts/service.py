@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from pydantic import JsonValue
-from sqlalchemy import and_, select
+from sqlalchemy import and_, bindparam, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
@@ -136,6 +136,9 @@ def record_few(
     record(session, owner_id, kind, subject=subject, details=details, actor=actor)
 
 
+_OVER = select(Refusals.chain).where(Refusals.since < bindparam("before"))
+
+
 def tell_what_was_left_out(database: Database) -> None:
     """Record the number of refusals that were left out, once their minute is over."""
 
@@ -145,9 +148,7 @@ def tell_what_was_left_out(database: Database) -> None:
             _tell_the_rest(session, count)
             session.delete(count)
 
-    with database.read() as session:
-        waiting = session.scalar(select(Refusals.chain).where(Refusals.since < now() - _MINUTE).limit(1))
-    if waiting is not None:
+    if database.first(_OVER, before=now() - _MINUTE) is not None:
         database.run(tell)
 
 

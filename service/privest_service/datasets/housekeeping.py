@@ -2,7 +2,8 @@
 
 from datetime import timedelta
 
-from sqlalchemy import or_, select
+from sqlalchemy import bindparam, or_, select
+from sqlalchemy.orm import Session
 
 from privest_service.database import Database, now
 from privest_service.datasets.models import IS_LEFT, Dataset
@@ -27,13 +28,25 @@ def clear(database: Database, store: Store) -> None:
                 store.remove(owner_id, dataset_id)
 
 
+_WAITS = Job.state.in_(("reserved", "claimed"))
+_THEIRS = select(Job.id).where(Job.dataset_id == Dataset.id)
+_OVER = select(Dataset.id).where(
+    IS_LEFT,
+    or_(_THEIRS.exists(), Dataset.created_at < bindparam("before")),
+    ~_THEIRS.where(_WAITS).exists(),
+)
+
+
 def sweep(database: Database, store: Store) -> None:
     """Drop the ephemeral datasets whose question is over, and those that never came to one."""
-    waiting = Job.state.in_(("reserved", "claimed"))
-    theirs = select(Job.id).where(Job.dataset_id == Dataset.id)
-    over = or_(theirs.exists(), Dataset.created_at < now() - _UNASKED)
-    with database.read() as session:
-        found = session.scalars(select(Dataset).where(IS_LEFT, over, ~theirs.where(waiting).exists())).all()
-    for dataset in found:
-        database.run(lambda session, gone=dataset: delete(session, gone))
+    with database.looking() as connection:
+        found = connection.execute(_OVER, {"before": now() - _UNASKED}).scalars().all()
+    for dataset_id in found:
+        dataset = database.run(lambda session, gone=dataset_id: _delete(session, gone))
         remove_rows(store, dataset)
+
+
+def _delete(session: Session, dataset_id: str) -> Dataset:
+    dataset = session.get_one(Dataset, dataset_id)
+    delete(session, dataset)
+    return dataset

@@ -219,10 +219,7 @@ class Engine:
 
         One that another version of the program planned in a way that this one does not know is given back.
         """
-        with self._database.read() as session:
-            waits = able and (jobs.queue(session)[0] or jobs.any_ended_at_sites(session))
-            quiet = not waits and not jobs.overdue(session, now())
-        if quiet:
+        if self._database.first(jobs.TO_DO if able else jobs.OVERDUE, now=now()) is None:
             return None
 
         def claim(session: Session) -> tuple[list[str], str | None, Claimed | None]:

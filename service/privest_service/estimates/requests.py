@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal, get_args
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import bindparam, exists, func, select
 from sqlalchemy.orm import Session
 
 from privest_service import acts
@@ -135,11 +135,12 @@ def withdraw(session: Session, caller: Principal, job_id: str) -> Job:
     return whole
 
 
+_LATE = select(Job.id).where(Job.state == "requested", Job.decide_by <= bindparam("now"))
+
+
 def expire(database: Database) -> None:
     """End the requests on which not every owner decided in time."""
-    with database.read() as session:
-        late = session.scalar(select(Job.id).where(Job.state == "requested", Job.decide_by <= now()).limit(1))
-    if late is not None:
+    if database.first(_LATE, now=now()) is not None:
         database.run(lambda session: jobs.expire_requests(session, now()))
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import structlog
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import ColumnElement, bindparam, or_, select
 from sqlalchemy.orm import Session
 
 from privest_service.acts.chain import act_hash
@@ -36,20 +36,27 @@ _AT_ONCE = 500
 """Entries read in one go."""
 
 
+_MAY_BE_DUE = select(Channel.id).where(
+    or_(Channel.heads_due_at <= bindparam("now"), Channel.heads_due_at > bindparam("furthest"))
+)
+
+
 def send_due(database: Database) -> None:
     """Have signed heads sent on all channels whose time has come, in a transaction for each.
 
     A moment further away than a whole period was set by a clock that was ahead.
     """
-    with database.read() as session:
-        moment, due = now(), Channel.heads_due_at
-        may_be = select(Channel).where(or_(due <= moment, due > moment + min(_EVERY.values())))
-        waiting = [(each.id, each.last_heads) for each in session.scalars(may_be) if _is_due(each)]
-    for channel_id, last in waiting:
+    moment = now()
+    with database.looking() as connection:
+        values = {"now": moment, "furthest": moment + min(_EVERY.values())}
+        waiting = connection.execute(_MAY_BE_DUE, values).scalars().all()
+    for channel_id in waiting:
         with database.read(snapshot=True) as session:
             channel = session.get(Channel, channel_id)
-            if channel is None or channel.owner_id is None:  # analysts have no chains
+            # Analysts have no chains.
+            if channel is None or channel.owner_id is None or not _is_due(channel):
                 continue
+            last = channel.last_heads
             accounts = session.scalars(_accounts(channel.owner_id)).all()
             acts = session.scalars(chains_of(channel.owner_id)).all()
             told = heads(signer_of(session), accounts, acts)

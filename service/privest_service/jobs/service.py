@@ -10,7 +10,20 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now, once_committed
@@ -173,11 +186,6 @@ def claim(session: Session, job: Job, lease: timedelta) -> Job | None:
     return move(session, Job.id == job.id, "reserved", "claimed", lease_until=now() + lease)
 
 
-def any_ended_at_sites(session: Session) -> bool:
-    """Whether there is a job that `take_ended_at_sites` would take."""
-    return session.scalar(_ENDED_AT_SITES.limit(1)) is not None
-
-
 def take_ended_at_sites(session: Session) -> Job | None:
     """Take a claimed job of which all sites have given their answers, if there is one."""
     found = session.execute(
@@ -241,9 +249,22 @@ def fail(session: Session, job_id: str) -> bool:
     return move(session, Job.id == job_id, "claimed", "failed") is not None
 
 
+OVERDUE: Select[str] = select(Job.id).where(Job.state == "claimed", Job.lease_until < bindparam("now"))
+"""Selects the claimed jobs whose lease ran out `now`."""
+
+TO_DO: Select[str] = select(literal("")).where(
+    or_(
+        OVERDUE.exists(),
+        select(Job.id).where(_WAITING).exists(),
+        _ENDED_AT_SITES.with_only_columns(Job.id).exists(),
+    )
+)
+"""Selects a row if there is a job to be run, or to be ended, `now`: asked once a second, so made once."""
+
+
 def overdue(session: Session, moment: datetime) -> list[str]:
     """The claimed jobs whose lease ran out: their worker is gone."""
-    return list(session.scalars(select(Job.id).where(Job.state == "claimed", Job.lease_until < moment)))
+    return list(session.scalars(OVERDUE, {"now": moment}))
 
 
 def fail_overdue(session: Session, moment: datetime) -> list[str]:

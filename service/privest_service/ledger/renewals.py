@@ -8,7 +8,7 @@ from typing import Literal
 
 import structlog
 from pydantic import JsonValue
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from privest.privacy.calibration import epsilon_for
@@ -153,6 +153,13 @@ def part_of(limits: Limits, number: int) -> Limits:
     return Limits("gdp", ceil(Fraction(epsilon) * EPSILON), delta, mu_squared, slack)
 
 
+_DUE = (
+    select(WindowRules.owner_id)
+    .join(Owner, Owner.id == WindowRules.owner_id)
+    .where(WindowRules.due_at <= bindparam("now"), Owner.frozen_by.is_(None))
+)
+
+
 def open_due(database: Database) -> None:
     """Open the windows whose time has come: a task of housekeeping, of any replica.
 
@@ -160,10 +167,8 @@ def open_due(database: Database) -> None:
     the old window or in the new one, and of two replicas the second finds that nothing is due. A budget that
     is frozen gets its window once the freeze ends.
     """
-    is_due = (WindowRules.due_at <= now(), Owner.frozen_by.is_(None))
-    chosen = select(WindowRules.owner_id).join(Owner, Owner.id == WindowRules.owner_id).where(*is_due)
-    with database.read() as session:
-        waiting = session.scalars(chosen).all()
+    with database.looking() as connection:
+        waiting = connection.execute(_DUE, {"now": now()}).scalars().all()
     for owner_id in waiting:
         if (window := database.run(lambda session, each=owner_id: _open_if_due(session, each))) is not None:
             log.info("window opened", owner=owner_id, window=window)

@@ -65,9 +65,8 @@ class Deliverer:
 
     def deliver_one(self) -> bool:
         """Try the next notice; false if there is none."""
-        with self._database.read() as session:
-            if not service.any_due(session):
-                return False
+        if not service.any_due(self._database):
+            return False
         attempt = self._database.run(service.claim)
         if attempt is None:
             return False

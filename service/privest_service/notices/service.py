@@ -1,17 +1,17 @@
-"""Channels and what waits on them. Every function works inside the caller's transaction."""
+"""Channels and what waits on them. All but one function work inside the caller's transaction."""
 
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from cryptography.fernet import InvalidToken
 from pydantic import JsonValue
-from sqlalchemy import ColumnElement, delete, func, or_, select
+from sqlalchemy import bindparam, delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from privest_service import acts
-from privest_service.database import now
+from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.notices.models import Channel, Delivery
 from privest_service.notices.schemas import (
@@ -149,9 +149,31 @@ class Attempt:
     body: str
 
 
-def any_due(session: Session) -> bool:
+_MAY_BE_TRIED = or_(
+    Channel.attempt_at.is_(None),
+    Channel.attempt_at <= bindparam("now"),
+    # A moment further away than any pause was set by a clock that was ahead.
+    Channel.attempt_at > bindparam("furthest"),
+)
+_DUE = select(Channel).where(_MAY_BE_TRIED, Channel.id.in_(select(Delivery.channel_id)))
+"""Selects the channels for which something waits, and that may be tried now."""
+
+_ANY_DUE = _DUE.with_only_columns(Channel.id)
+_NEXT = (
+    _DUE.order_by(Channel.attempt_at.is_not(None), Channel.attempt_at, Channel.id)
+    .limit(1)
+    .with_for_update(skip_locked=True)
+)
+
+
+def _moments() -> dict[str, datetime]:
+    moment = now()
+    return {"now": moment, "furthest": moment + _LONGEST_PAUSE}
+
+
+def any_due(database: Database) -> bool:
     """Whether there is a notice to be delivered now."""
-    return session.scalar(select(Channel.id).where(*_due()).limit(1)) is not None
+    return database.first(_ANY_DUE, **_moments()) is not None
 
 
 def claim(session: Session) -> Attempt | None:
@@ -159,13 +181,7 @@ def claim(session: Session) -> Attempt | None:
 
     So however much waits on a channel, and however slow its other end is, all others have their turn.
     """
-    channel = session.scalar(
-        select(Channel)
-        .where(*_due())
-        .order_by(Channel.attempt_at.is_not(None), Channel.attempt_at, Channel.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-    )
+    channel = session.scalar(_NEXT, _moments())
     if channel is None:
         return None
     channel.attempt_at = now() + LEASE
@@ -180,20 +196,6 @@ def opened(attempt: Attempt, secret: bytes) -> To | None:
         return NEW_CHANNEL.validate_json(cipher(secret, _PURPOSE).decrypt(attempt.sealed.encode()))
     except InvalidToken:
         return None
-
-
-def _due() -> list[ColumnElement[bool]]:
-    """Conditions on channels: something waits, and it may be tried now.
-
-    A moment further away than any pause was set by a clock that was ahead.
-    """
-    moment = now()
-    may = or_(
-        Channel.attempt_at.is_(None),
-        Channel.attempt_at <= moment,
-        Channel.attempt_at > moment + _LONGEST_PAUSE,
-    )
-    return [may, Channel.id.in_(select(Delivery.channel_id))]
 
 
 def succeeded(session: Session, attempt: Attempt) -> None:
