@@ -53,6 +53,9 @@ SHARED: tuple[tuple[Case, int], ...] = (
 )
 """Cases that one, two and four workers of a cluster have in turn."""
 
+COLD: tuple[tuple[Case, int], ...] = ((SUBSPACE, 10_000_000), (SPHERE, 10_000_000), (LOGISTIC, 10_000_000))
+"""Cases that are run with their file cached, and with none of it."""
+
 _PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 _GIB = 2**30
 
@@ -167,6 +170,43 @@ def draw(found: dict[str, Grown], path: Path) -> None:
     axes.legend(fontsize="small")
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def forget(path: Path) -> None:
+    """Have the kernel drop a file from its cache."""
+    file = os.open(path, os.O_RDONLY)
+    os.fsync(file)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(file)
+
+
+def read_of(path: Path) -> float:
+    """Seconds in which a file that is not cached is only read."""
+    forget(path)
+    begun = time.perf_counter()
+    with path.open("rb", buffering=0) as file:
+        while file.read(2**23):
+            pass
+    return time.perf_counter() - begun
+
+
+def cold(directory: Path, case: Case, n: int) -> list[str]:
+    """A run on a file that is cached, on one that is not, and how long it takes only to read that."""
+    path = directory / "rows.npy"
+    case.write(path, n)
+    plan = case.plan(n)
+    cached, fresh, only = list[float](), list[float](), list[float]()
+    for _ in range(REPEATS):
+        only.append(read_of(path))
+        cached.append(run(case, plan, path)[0])
+        forget(path)
+        fresh.append(run(case, plan, path)[0])
+    size = f"{path.stat().st_size / 1e9:.1f}"
+    path.unlink()
+    ratios = [b / a for a, b in zip(cached, fresh, strict=True)]
+    line = [case.name, f"{n:,}", size, *(spread(each, ".1f") for each in (cached, fresh, only))]
+    print(*line, spread(ratios, ".2f"), sep=" | ", flush=True)
+    return [*line, spread(ratios, ".2f")]
 
 
 # One worker and several
@@ -293,6 +333,7 @@ def main() -> None:
         shared = [by_workers(directory, case, n, REPEATS) for case, n in SHARED]
         slower = by_workers(directory, LOGISTIC, 10_000_000, 1, "benchmarks.slower_sums")
         arriving, both = read_in(directory), together(directory)
+        uncached = [cold(directory, case, n) for case, n in COLD]
     finally:
         shutil.rmtree(directory)
     rows = [
@@ -309,6 +350,7 @@ def main() -> None:
     memory = psutil.virtual_memory().total / _GIB
     head = ["run", "records", "seconds", "µs a record", "own memory, MiB", "mapped, MiB"]
     workers = ["run", "records", "one worker, s", "two, s", "four, s", "one over two", "one over four"]
+    files = ["run", "records", "GB", "cached, s", "not cached, s", "reading alone, s", "ratio"]
     publish(
         "scaling",
         "Large datasets",
@@ -324,6 +366,10 @@ stay cached. The whole took {time.perf_counter() - begun:.0f} s.
 {table(head, rows)}
 
 ![Seconds of a run over the number of records](pictures/scaling.png)
+
+The same runs where none of the file is cached (`POSIX_FADV_DONTNEED`), in turn with runs where all of it is:
+
+{table(files, uncached)}
 
 One Dask worker against two and four, one thread each; {REPEATS} rounds, in turn, after one that warms up.
 Scheduler, all workers and the waiting client share two cores, so that four have nothing to be faster by.
