@@ -158,6 +158,7 @@ def test_so_it_does_for_other_choices(solver, epsilon, delta, batch, steps, pena
     check(plan, run(plan))
 
 
+@pytest.mark.sparse
 @each
 def test_mutants_that_draw_too_little_noise_are_caught(solver, delta, batch):
     """Half of it, one part in twenty less of it, a step more, a smaller batch."""
