@@ -86,7 +86,7 @@ def test_both_ways_spend_the_same_releases():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 @pytest.mark.parametrize("rank", [1, 2, 4])
 def test_plain_pca_lies_within_its_radius_and_loses_little_beside_the_squared_loss(rank, epsilon):
-    """50 runs. With 95 % due, chance has fewer than 42 once in 1,000; a ratio of 1.5 is the project's goal."""
+    """50 runs. With 95 % due, chance has fewer than 42 once in 1,000; a ratio of 1.5 is the goal."""
     rows, target, exact = smooth(), PrivacyTarget(epsilon, 1e-6), principal(smooth(), rank)
     space, hits, mine, theirs = Grassmann(DIM, rank), 0, [], []
     for seed in range(50):
