@@ -13,9 +13,9 @@ RUNS = ((0.001, 1000), (0.01, 100), (0.01, 1), (0.01, 1000), (0.1, 100))
 """Rate and number of steps."""
 
 
-def true_epsilon(runs: Iterable[SubsampledRun], delta: float) -> float:
+def true_epsilon(runs: Iterable[SubsampledRun], delta: float, *, cell: float = 5e-4) -> float:
     """The ε of a run's parts together, by dp-accounting's composition on a grid far finer than ε."""
-    whole = reduce(lambda one, other: one.compose(other), (composed(run, 5e-4) for run in runs))
+    whole = reduce(lambda one, other: one.compose(other), (composed(run, cell) for run in runs))
     return float(whole.get_epsilon_for_delta(delta))
 
 

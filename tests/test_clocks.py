@@ -112,8 +112,14 @@ def outermost(tree: ast.AST) -> Iterator[ast.AST]:
 
 def bounds_on_time(source: str) -> list[int]:
     """Return the lines of assertions on a clock."""
-    functions = outermost(ast.parse(source))
+    functions = filter(names_a_clock, outermost(ast.parse(source)))
     return sorted({found.lineno for function in functions for found in Times(function).faults()})
+
+
+def names_a_clock(function: ast.AST) -> bool:
+    """Whether anything in it can follow from a clock."""
+    names = {getattr(node, "attr", getattr(node, "id", None)) for node in ast.walk(function)}
+    return not names.isdisjoint({*CLOCKS, "elapsed"})
 
 
 def short_guards(source: str) -> list[int]:

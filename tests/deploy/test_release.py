@@ -35,11 +35,16 @@ esac
 """
 """A stand-in, as no Docker engine is here. `scripts/prove-image` builds, packs and lists the real image."""
 
-_spec = spec_from_loader("make_sbom", SourceFileLoader("make_sbom", str(ROOT / "scripts/make-sbom")))
-assert _spec
-assert _spec.loader
-script = module_from_spec(_spec)
-_spec.loader.exec_module(script)
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    """`scripts/make-sbom`, which is loaded where a test asks for it: it takes seconds."""
+    spec = spec_from_loader("make_sbom", SourceFileLoader("make_sbom", str(ROOT / "scripts/make-sbom")))
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def image(root: Path, *packages: str) -> Path:
@@ -231,7 +236,7 @@ def test_the_images_bill_names_pythons_packages_and_debians(release: Path) -> No
     assert told["python"]["version"] == "3.13"
 
 
-def test_a_licence_that_does_not_go_with_ours_ends_it(tmp_path: Path) -> None:
+def test_a_licence_that_does_not_go_with_ours_ends_it(script: Any, tmp_path: Path) -> None:
     root = image(tmp_path, "privest", "numpy")
     planted = root / "opt/privest/lib/python3.13/site-packages/evil-1.0.dist-info"
     planted.mkdir()
@@ -242,7 +247,7 @@ def test_a_licence_that_does_not_go_with_ours_ends_it(tmp_path: Path) -> None:
         script.of_image(root)
 
 
-def test_the_same_parts_give_the_same_bytes_and_others_another_number() -> None:
+def test_the_same_parts_give_the_same_bytes_and_others_another_number(script: Any) -> None:
     lock = tomllib.loads((ROOT / "uv.lock").read_text())
     first = script.written(script.of_lock(lock))
     assert script.written(script.of_lock(lock)) == first

@@ -15,7 +15,7 @@ from testing.server import HANG_GUARD, PLAIN, Caller, Server, body_of, books_bal
 
 pytestmark = pytest.mark.parametrize("backend", ["postgresql"], indirect=True)  # SQLite has one process
 
-PAUSE = 0.1
+PAUSE = 0.4
 """Seconds between the questions of a caller: replicas have to start beside them, on few processors."""
 
 

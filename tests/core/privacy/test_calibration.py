@@ -33,7 +33,7 @@ def exact_mu(epsilon, delta):
     low, high = mp.mpf("1e-30"), mp.mpf(10)
     while exact_delta(epsilon, high) <= delta:
         high *= 2
-    for step in range(110):
+    for step in range(90):
         middle = mp.sqrt(low * high) if step < 12 else (low + high) / 2
         low, high = (middle, high) if exact_delta(epsilon, middle) <= delta else (low, middle)
     return low

@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections import Counter
 from dataclasses import replace
-from math import exp, log, sqrt
+from math import exp, expm1, log, sqrt
 
 import mpmath
 import numpy as np
@@ -20,7 +20,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from benchmarks import figure2
 from privest.privacy import subsampling
@@ -182,24 +182,24 @@ def delta_of(step, epsilon):
 def exact_step(run, epsilon):
     """δ(ε) with 40 digits: outcomes above the one at which the loss is ε, found by bisection.
 
-    There δ is flat in the outcome, so that it has twice the digits of it.
+    There δ is flat in the outcome, so that it has twice the digits of it: that one is found in float64.
     """
     q, c, apart = mpmath.mpf(run.rate), 1 / mpmath.mpf(run.noise), mpmath.mpf(run.apart)
     shift_p, shift_q = (c, c - apart * c) if run.scheme == "poisson" else (apart * c, mpmath.mpf(0))
     if epsilon < 0:
         return 1 - mpmath.exp(epsilon) + mpmath.exp(epsilon) * exact_step(run, -epsilon)
-    epsilon = mpmath.mpf(epsilon)
+    shifts = float(shift_p), float(shift_q)
 
     def loss(x):
-        up, down = (1 - q + q * mpmath.exp(shift * x - shift * shift / 2) for shift in (shift_p, shift_q))
-        return mpmath.log(up / down)
+        up, down = (1 + run.rate * expm1(shift * x - shift * shift / 2) for shift in shifts)
+        return log(up / down)
 
-    low, high = mpmath.mpf(-60), mpmath.mpf(60)
-    for _ in range(70):
+    low, high = -60.0, 60.0
+    for _ in range(60):
         middle = (low + high) / 2
         low, high = (low, middle) if loss(middle) > epsilon else (middle, high)
     p, r = ((1 - q) * mpmath.ncdf(-low) + q * mpmath.ncdf(shift - low) for shift in (shift_p, shift_q))
-    return p - mpmath.exp(epsilon) * r
+    return p - mpmath.exp(mpmath.mpf(epsilon)) * r
 
 
 STEPS = [
@@ -387,7 +387,7 @@ def _mirrored_losses(x, shifts, rate, rng):
     parts = np.array([1 - rate, rate]) * tails
     below = ~above & (rng.uniform(size=len(x)) < parts.sum() / (1 - p_above))
     moved = (rng.uniform(size=int(below.sum())) < parts[1] / parts.sum()).astype(int)
-    y = centres[moved] - stats.norm.ppf(rng.uniform(size=len(moved)) * tails[moved])
+    y = centres[moved] - ndtri(rng.uniform(size=len(moved)) * tails[moved])
     keep[below] = -losses(y)
     return keep
 
@@ -407,7 +407,7 @@ def test_batches_of_everything_are_the_gaussian_mechanism():
         assert 1 - 1e-4 <= mu / (2 * sqrt(50) / 20) <= 1.01
 
 
-@settings(max_examples=25, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(
     scheme=st.sampled_from(["poisson", "fixed"]),
     rate=st.floats(-4, 0).map(lambda e: 10.0**e),
@@ -587,7 +587,7 @@ def moments(run, delta):
     [
         SubsampledRun(scheme, rate, noise, steps)
         for scheme in ("poisson", "fixed")
-        for rate, noise, steps in [(0.01, 4.0, 1000), (0.001, 3.0, 5000), (0.05, 8.0, 300)]
+        for rate, noise, steps in [(0.01, 4.0, 1000), (0.005, 3.0, 500), (0.05, 8.0, 300)]
     ],
     ids=lambda r: f"{r.scheme}-{r.rate}",
 )

@@ -30,10 +30,10 @@ INDEPENDENT = 40
 @pytest.mark.parametrize(
     ("law", "n", "steps", "runs"),
     [
-        (Law("gaussian"), 20_000, 6, INDEPENDENT),
-        (Law("cubed", even=False), 20_000, 6, INDEPENDENT),
+        (Law("gaussian"), 5_000, 6, INDEPENDENT),
+        (Law("cubed", even=False), 5_000, 6, INDEPENDENT),
         (Law("gaussian", 4), 20_000, 6, INDEPENDENT // 3),
-        (Law("mixture"), 20_000, 6, INDEPENDENT),
+        (Law("mixture"), 5_000, 6, INDEPENDENT),
         (Law("gaussian", even=False), 2_000, 6, INDEPENDENT),
     ],
     ids=["gaussian", "cubed", "four classes", "mixture", "rare class"],

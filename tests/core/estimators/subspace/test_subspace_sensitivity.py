@@ -43,6 +43,8 @@ LOSSES = {
     **{f"redescending-{c:g}": Redescending(c) for c in (1e-3, 0.5, 1e3)},
 }
 
+USUAL = {name: LOSSES[name] for name in ("absolute", "squared", "bounded-0.2", "redescending-0.5")}
+
 
 def projection(dim, rank, values=1.0):
     v = frame(dim, rank)
@@ -66,7 +68,8 @@ def cases():
         def case(name, statistic, point, clip, reach=0.97, center=None, dim=dim, v=v):
             return PlacedCase(name, statistic, point, clip, dim, v, reach, center)
 
-        for name, loss in LOSSES.items():
+        # How sharp a loss bends is the same in every shape: one has the extremes.
+        for name, loss in LOSSES.items() if dim == 5 else USUAL.items():
             for clip, center in ((1.0, None), (0.3, None), (1.0, away)):
                 at = SubspaceQuery(v, loss, center)
                 yield case(name, SubspaceDistance(dim, rank), at, clip, center=center)

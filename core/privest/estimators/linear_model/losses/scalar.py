@@ -60,20 +60,25 @@ class SigmoidPolynomialLoss:
         second = falling * first.deriv()
         return first, second, falling * second.deriv()
 
+    @cached_property
+    def _ranges(self) -> list[tuple[float, float]]:
+        """Of each derivative, which sums ask for again and again."""
+        return [_range(each) for each in self._derivatives]
+
     @property
     def gradient_bound(self) -> float:
         """sup |φ′|."""
-        return max(map(abs, _range(self._derivatives[0])))
+        return max(map(abs, self._ranges[0]))
 
     @property
     def curvatures(self) -> tuple[float, float]:
         """inf φ″ and sup φ″."""
-        return _range(self._derivatives[1])
+        return self._ranges[1]
 
     @property
     def hessian_lipschitz(self) -> float:
         """sup |φ‴|."""
-        return max(map(abs, _range(self._derivatives[2])))
+        return max(map(abs, self._ranges[2]))
 
     def slope(self, t: Array) -> Array:
         """φ′(t)."""
