@@ -4,9 +4,11 @@ It is a process of its own, as it is in life, and keeps all in memory. People an
 administrator would change them: over SCIM.
 """
 
+import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,12 @@ from testing.identity_server import PASSWORD, PLATFORMS
 from testing.server import HANG_GUARD, free_address, until
 
 _UV = shutil.which("uv", path=f"{ROOT / '.uv/bin'}") or "uv"
-_RUN = (_UV, "run", "--isolated", "--locked", "--quiet", "--only-group", "identity", "python")
-"""Runs it in an environment of its own: its wheel has a package called `tests`, which would hide ours."""
+_RUN = (_UV, "run", "--locked", "--quiet", "--only-group", "identity", "python")
+_ENVIRONMENT = Path(sys.prefix) / "identity"
+"""Where it runs: in an environment of its own. Its wheel has a package called `tests`, which would hide ours.
+
+It stays: in a new one all that is loaded would be compiled, which takes most of a start.
+"""
 
 
 class IdentityProvider:
@@ -39,6 +45,7 @@ class IdentityProvider:
             self.process = subprocess.Popen(
                 [*_RUN, str(ROOT / "testing/identity_server.py"), port],
                 cwd=ROOT,
+                env=os.environ | {"UV_PROJECT_ENVIRONMENT": str(_ENVIRONMENT)},
                 stdout=log,
                 stderr=log,
             )

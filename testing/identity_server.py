@@ -1,6 +1,6 @@
 """The identity provider's own process: Canaille on 127.0.0.1, with people, groups and clients, all in memory.
 
-    uv run --isolated --only-group identity python testing/identity_server.py PORT
+    uv run --only-group identity python testing/identity_server.py PORT
 
 It runs in an environment of its own, where nothing of this project is, and so imports nothing of it.
 """

@@ -139,6 +139,13 @@ class World:
         """All that were ever reserved."""
         return list(session.scalars(select(Job).where(Job.owner_id == self.owner).order_by(Job.created_at)))
 
+    def state(self, database: Database) -> str | None:
+        """The state of the one job, if there is one."""
+        with database.read() as session:
+            states = [job.state for job in self.jobs(session)]
+        assert len(states) <= 1
+        return states[0] if states else None
+
     def check(self, database: Database) -> str | None:
         """Everything that must hold at any moment; the state of the one job, if there is one.
 
@@ -185,23 +192,17 @@ class World:
         The crash left it in `left`. All that must hold is looked at in the end alone: no entry, act or
         transition is ever taken back.
         """
-
-        def state() -> str:
-            with database.read() as session:
-                (job,) = self.jobs(session)
-                return job.state
-
         with database.read() as session:
             known = [job.id for job in self.jobs(session)]
         if left not in ("voided", "denied"):
             job = self.submit(database, key)
             assert known in ([], [job])
-            if state() == "requested":
+            if self.state(database) == "requested":
                 assert self.decide(database, job, "approve") == "reserved"
-        if state() == "reserved":
+        if self.state(database) == "reserved":
             # PostgreSQL may keep a killed process's locks for a moment, and claims pass over what is locked.
             self.end(database, until(lambda: claimed(database)), "{}")
-        if state() == "claimed":  # its process is gone, and with it all that it drew
+        if self.state(database) == "claimed":  # its process is gone, and with it all that it drew
             with database.write() as session:
                 assert jobs.fail_overdue(session, now() + timedelta(days=1)) == known
         with database.read() as session:

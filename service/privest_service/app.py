@@ -153,7 +153,7 @@ def _parts(
             settings.max_waiting_jobs,
             settings.decide_within,
         ),
-        Readiness(database, head(database), store, engine),
+        Readiness(database, head(), store, engine),
         Bells(),
     ]
 

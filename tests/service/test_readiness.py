@@ -64,7 +64,7 @@ def stamp(url: str, revision: str | None = None) -> None:
     """Let the tables be those of another version, or of this one."""
     database = Database(url)
     with database.write() as session:
-        to = {"revision": revision or head(database)}
+        to = {"revision": revision or head()}
         session.execute(text("UPDATE alembic_version SET version_num = :revision"), to)
     database.close()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -44,9 +45,10 @@ def config(database: Database) -> Config:
     return configuration
 
 
-def head(database: Database) -> str:
+@cache
+def head() -> str:
     """The revision for which this code is made."""
-    found = ScriptDirectory.from_config(config(database)).get_current_head()
+    found = ScriptDirectory(str(_tree())).get_current_head()
     assert found is not None  # noqa: S101 - there are some
     return found
 
@@ -58,7 +60,7 @@ def is_current(database: Database) -> bool:
         ValueError: the database's role may not even ask.
     """
     with _told(), database.engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision() == head(database)
+        return MigrationContext.configure(connection).get_current_revision() == head()
 
 
 def require_current(database: Database) -> None:

@@ -52,7 +52,7 @@ def database(read: Settings) -> Iterator[Finding]:
     try:
         with opened.read() as session:
             yield from _version(session, kind)
-            tables = _tables(session, opened)
+            tables = _tables(session)
             yield tables
             if tables.state != "ok":
                 return
@@ -92,7 +92,7 @@ def _version(session: Session, kind: str) -> Iterator[Finding]:
         yield Finding("database", "ok", f"PostgreSQL {major}.{number % 10000} answers")
 
 
-def _tables(session: Session, opened: Database) -> Finding:
+def _tables(session: Session) -> Finding:
     """Whether the tables are of this version."""
     try:
         found = session.scalar(text("SELECT version_num FROM alembic_version"))
@@ -100,7 +100,7 @@ def _tables(session: Session, opened: Database) -> Finding:
         found = None
     if found is None:
         return Finding("database", "fix", "it has no tables yet", "Run privest migrate.")
-    if found != head(opened):
+    if found != head():
         do = "Run privest migrate, or the version that made them."
         return Finding("database", "fix", "its tables are of another version", do)
     return Finding("database", "ok", "its tables are of this version")

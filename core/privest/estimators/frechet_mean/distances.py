@@ -209,7 +209,7 @@ class Distances:
         """The distance beyond which no more than `tolerated` of the mean distance is, by what is known."""
         nodes = self.nodes
         beyond = np.maximum(nodes[:, None] - nodes, 0.0)
-        return float(nodes[(self.weights @ (self.shares @ beyond)) <= tolerated].min())
+        return float(nodes[((self.weights @ self.shares) @ beyond) <= tolerated].min())
 
     def average(self, function: Callable[[Array], Array]) -> float:
         """Mean over the records of a function of their distance, by what is known."""
@@ -228,7 +228,8 @@ class Distances:
         """The clip that balances noise, so much for each unit of it, and what it cuts off in the mean."""
         clips = self.reach * _CLIPS
         beyond = np.maximum(self.nodes[:, None] - clips, 0.0)
-        square = self.weights @ ((self.shares @ beyond) ** 2 + self.variances @ beyond**2)
+        moments = (self.weights * self.shares.T) @ self.shares + np.diag(self.weights @ self.variances)
+        square = (beyond * (moments @ beyond)).sum(axis=0)
         return float(clips[int(np.argmin((noise * clips) ** 2 + square))])
 
 

@@ -1,6 +1,7 @@
 """A descent that finds its clip: noisy histograms of distances choose it, and tell what it cuts off."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, sqrt
 
 import numpy as np
@@ -173,7 +174,7 @@ def descent(
     ball, reach, most = around.ball, around.reach, around.most
     space, start = ball.manifold, ball.center
     state = _State(space, start, 0.0, np.zeros(1), inf)
-    told: Uncertainty | None = None
+    told: partial[Uncertainty] | None = None
     on_edge = False
     for place, stage in enumerate(stages):
         seen = gate.mean((state.point, reach), "distances")
@@ -196,7 +197,7 @@ def descent(
             back = float(space.dist(point, state.point)) if away >= ball.radius else 0.0
             state = replace(state, point=point, unfinished=state.unfinished + back)
             on_edge = on_edge or (place > 0 and back > 0)
-        off = Displacement(space.dim, sqrt(state.noise), state.clipped, state.unfinished)
-        told = uncertainty(off, distances, stage.look, hessian=hessian, clip=clip, on_edge=on_edge)
+        told = partial(uncertainty, distances=distances, look=stage.look, hessian=hessian, clip=clip)
     assert told is not None  # noqa: S101 - there is a stage
-    return state.point, told
+    off = Displacement(space.dim, sqrt(state.noise), state.clipped, state.unfinished)
+    return state.point, told(off, on_edge=on_edge)
