@@ -75,6 +75,8 @@ def main() -> None:
             try:
                 ready, process = perf_counter() - begun, psutil.Process(server.process.pid)
                 start, idle = sum(process.cpu_times()[:2]), process.memory_info().rss / 2**20
+                sleep(IDLE)
+                looks = 1e3 * (sum(process.cpu_times()[:2]) - start) / IDLE
                 owner = server.owner()
                 dataset = owner.dataset()
                 one_by_one(owner, dataset, [0.1] * 50)
@@ -82,9 +84,6 @@ def main() -> None:
                 one, many = one_by_one(owner, dataset, [0.1] * PLANS), at_once(owner, dataset)
                 each = 1e3 * (sum(process.cpu_times()[:2]) - before) / (2 * PLANS)
                 new = one_by_one(owner, dataset, (0.1 + k / 1e3 for k in range(1, 201)))
-                before = sum(process.cpu_times()[:2])
-                sleep(IDLE)
-                looks = 1e3 * (sum(process.cpu_times()[:2]) - before) / IDLE
                 measured.append((ready, start, start / alone, idle, looks, one, new, many, each))
             finally:
                 server.stop()
