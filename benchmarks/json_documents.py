@@ -86,20 +86,21 @@ def main() -> None:
         return [spread(times, ",.1f") for times in theirs[what][title].values()]
 
     reading = [
-        [title, f"{len(document):,}", rounds(partial(from_json, document)), *beside("read", title)]
+        [
+            *(title, f"{len(document):,}", rounds(partial(from_json, document))),
+            *(rounds(partial(json.loads, document)), *beside("read", title)),
+        ]
         for title, document in found.items()
     ]
     writing = [
         [
-            title,
-            rounds(model.model_dump_json),
-            rounds(partial(model.model_dump, mode="json")),
-            *beside("write", title),
+            *(title, rounds(model.model_dump_json), rounds(partial(model.model_dump, mode="json"))),
+            *(rounds(partial(json.dumps, model.model_dump(mode="json"))), *beside("write", title)),
         ]
         for title, model in answers.items()
     ]
     strange = [
-        [title, seen(from_json, document), *theirs["seen"][title].values()]
+        [title, seen(from_json, document), seen(json.loads, document), *theirs["seen"][title].values()]
         for title, document in STRANGE.items()
     ]
     versions = " and ".join(f"{name} {version}" for name, version in theirs["versions"].items())

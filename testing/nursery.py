@@ -3,7 +3,7 @@
 An interpreter of its own takes two to three seconds of processor time to load the service, and that of its
 workers another; a fork takes a twentieth of that. What is forked runs the same program with the same
 arguments and the same environment, and starts its workers as it would. Only what it imports is there
-already, and so are its routes. It ends without taking all of that apart.
+already. It ends without taking all of that apart.
 """
 
 import atexit
@@ -26,7 +26,6 @@ from multiprocessing import forkserver, get_context, util
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from fastapi import routing
 from sqlalchemy.orm import configure_mappers
 
 from privest_service.database.migrate import head
@@ -152,7 +151,6 @@ def _serve(asked: socket.socket) -> None:
         import_module(name)
     configure_mappers()
     head()
-    _keep_routes()
     gc.freeze()
     gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that wait for a program
@@ -164,30 +162,6 @@ def _serve(asked: socket.socket) -> None:
             _mind(*json.loads(said), *files)
         for file in files:
             os.close(file)
-
-
-def _keep_routes() -> None:
-    """Make what applications have of each route once. FastAPI makes it as each is first asked: half a start.
-
-    That is the route, but for where it is included and how much it takes.
-    """
-    from privest_service.app import create_app
-    from privest_service.settings import Settings
-
-    known = dict[tuple[object, ...], Any]()
-    usual = routing._EffectiveRouteContext.from_api_route
-
-    def kept(*, original_route: routing.APIRoute, include_context: Any) -> Any:
-        include = include_context
-        key = id(original_route), include.prefix, include.include_in_schema, include.max_body_size
-        if key not in known:
-            known[key] = usual(original_route=original_route, include_context=include)
-        return known[key]
-
-    routing._EffectiveRouteContext.from_api_route = staticmethod(kept)
-    for route in create_app(Settings.model_construct()).routes:
-        if isinstance(route, routing._IncludedRouter):
-            list(route.effective_route_contexts())
 
 
 def _mind(

@@ -1,4 +1,4 @@
-"""JSON by the standard library, orjson and msgspec: times documents in a folder, and reads what is none.
+"""JSON by orjson and msgspec: times documents in a folder, and reads what is none.
 
 The first argument is a folder: `timed/*.json` are read and written often, `strange/*.json` once. The second
 is the rounds. Prints one JSON object. Runs in its own locked environment, and imports nothing of privest.
@@ -43,12 +43,8 @@ def main() -> None:
     import orjson
 
     folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
-    read = {"json": json.loads, "orjson": orjson.loads, "msgspec": msgspec.json.decode}
-    write = {
-        "json": lambda it: json.dumps(it).encode(),
-        "orjson": orjson.dumps,
-        "msgspec": msgspec.json.encode,
-    }
+    read = {"orjson": orjson.loads, "msgspec": msgspec.json.decode}
+    write = {"orjson": orjson.dumps, "msgspec": msgspec.json.encode}
     told = {
         "versions": {name: version(name) for name in ("orjson", "msgspec")},
         "read": {},

@@ -236,8 +236,7 @@ class _Curve:
         by_slack = self.delta <= slack
         if not by_slack.any():
             return lambda _: False
-        points = np.linspace(0, int(np.argmax(by_slack)), _POINTS).astype(np.int64)
-        points = points[np.diff(points, prepend=-1) > 0]
+        points = np.unique(np.linspace(0, int(np.argmax(by_slack)), _POINTS).astype(np.int64))
         needed = np.asarray((self.delta[points[:-1]] - slack) / (1 - slack), dtype=np.float64)
         right = self.cell * points[1:]
 

@@ -546,7 +546,9 @@ def _voids_off_the_cap(patch: pytest.MonkeyPatch, _: Database) -> None:
 
 
 def _held_jobs_claimed(patch: pytest.MonkeyPatch, _: Database) -> None:
-    patch.setattr(jobs, "_WAITING", and_(Job.state == "reserved", Job.part_of.is_(None)))
+    waiting = and_(Job.state == "reserved", Job.part_of.is_(None))
+    patch.setattr(jobs, "_WAITING", waiting)
+    patch.setattr(jobs, "TO_DO", select(Job.id).where(waiting))
     patch.setattr(jobs, "frozen_meanwhile", lambda *_: False)
 
 

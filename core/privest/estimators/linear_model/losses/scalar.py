@@ -62,7 +62,7 @@ class SigmoidPolynomialLoss:
 
     @cached_property
     def _ranges(self) -> list[tuple[float, float]]:
-        """Of each derivative, which sums ask for again and again."""
+        """The range of each derivative: sums ask for them again and again."""
         return [_range(each) for each in self._derivatives]
 
     @property
