@@ -234,7 +234,6 @@ def halves(rounds, owners, present):
     return order < present
 
 
-@pytest.mark.sparse
 @pytest.mark.parametrize("present", [10, 5, 1])
 @pytest.mark.parametrize("order", ["random", "cyclic"])
 def test_owners_that_disagree_do_not_pull_it_away(present, order):

@@ -61,7 +61,6 @@ def angle(found, own):
     return float(Grassmann(WIDTH, RANK).dist(true, found.basis))
 
 
-@pytest.mark.sparse
 @pytest.mark.parametrize("wide", [(), (100.0,), (1000.0,)])
 @pytest.mark.parametrize("seed", range(3))
 def test_directions_are_found_whatever_the_columns_units(wide, seed):
@@ -137,7 +136,6 @@ def test_what_has_no_bounds_is_looked_at_with_the_others_unless_noise_hides_so_m
         assert len(plan.scales.names) == looked
 
 
-@pytest.mark.sparse
 @pytest.mark.parametrize("wide", [(), (1000.0,)])
 @pytest.mark.parametrize("spec", [MatrixCompletionSpec(RANK), MatrixCompletionSpec(RANK, steps=4)])
 def test_completion_finds_scales_of_what_is_known(spec, wide):

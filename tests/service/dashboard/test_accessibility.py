@@ -9,7 +9,6 @@ from playwright.sync_api import Page, expect
 from testing.browser import Visitor
 from testing.history import signing_key
 from testing.scenes import (
-    Desk,
     Hospital,
     admin_pages,
     all_pages,
@@ -170,13 +169,16 @@ def test_a_person_at_the_keyboard_stops_all_queries(site: Server, visit: Visit) 
 
 @pytest.mark.parametrize("backend", ["postgresql"])
 def test_all_pages_are_there_on_the_other_database(
-    start_server: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
+    start_server: Callable[..., Server], visit: Visit, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     server = start_server(signing_key_file=signing_key(tmp_path_factory.mktemp("key")))
     story = hospital(server, queries=12)
-    desk = Desk(server, story.owner.key)
+    visitor = visit(server)
+    visitor.expects(403, 404, 422)
+    visitor.sign_in(story.owner.key)
     for path, status in all_pages(story):
-        assert desk.get(path).status_code == status, path
-    assert desk.get("/ledger?text=blood").text.count("<tr") > 2
-    verified = desk.post("/ledger/verify", {"keys": ""})
-    assert "The whole ledger is sound" in verified.text
+        assert visitor.open(f"/dashboard{path}").status == status, path
+    visitor.open("/dashboard/ledger?text=blood")
+    assert visitor.page.locator("tbody tr").count() > 1
+    visitor.page.get_by_role("button", name="Verify now").click()
+    expect(visitor.page.locator("h1")).to_have_text("The whole ledger is sound")

@@ -273,38 +273,27 @@ def test_names_of_any_kind(begun: Begin) -> None:
     assert [each["name"] for each in stored(visitor, owner)["schema"]["columns"]] == [*ODD[3:6], *ODD[7:]]
 
 
-WIDE = [f"measured_{i:03}" for i in range(300)]
-
-
-def wide() -> FilePayload:
+@pytest.mark.parametrize("viewport", ["desktop", "phone"])
+def test_three_hundred_columns(begun: Begin, viewport: str) -> None:
+    names = [f"measured_{i:03}" for i in range(300)]
     rows = "".join(",".join(str(i * k % 7) for k in range(300)) + "\n" for i in range(400))
-    return file(",".join(WIDE) + "\n" + rows)
-
-
-def test_three_hundred_columns_on_a_phone(begun: Begin) -> None:
-    _, visitor = begun("Wide and small", wide(), viewport="phone")
-    expect(visitor.page.locator("[data-count]")).to_have_text("300 of 300 columns are stored")
-    fits(visitor)
-
-
-def test_three_hundred_columns(begun: Begin) -> None:
-    owner, visitor = begun("Wide", wide())
+    owner, visitor = begun("Wide", file(",".join(names) + "\n" + rows), viewport=viewport)
     page = visitor.page
     expect(page.locator("[data-count]")).to_have_text("300 of 300 columns are stored")
     fits(visitor)
     page.get_by_role("button", name="Take none").click()
     expect(page.locator("[data-count]")).to_have_text("0 of 300 columns are stored")
-    for name in (WIDE[3], WIDE[250]):
+    for name in (names[3], names[250]):
         column(visitor, name).get_by_role("checkbox").check()
         column(visitor, name).get_by_label("Lowest").fill("0")
         column(visitor, name).get_by_label("Highest").fill("6")
     visitor.check_accessibility()
     send(visitor)
     made = stored(visitor, owner)
-    assert [each["name"] for each in made["schema"]["columns"]] == [WIDE[3], WIDE[250]]
+    assert [each["name"] for each in made["schema"]["columns"]] == [names[3], names[250]]
     job = answered(owner, made["id"], epsilon=5.0)
     visitor.open(f"/dashboard/answers/{job}")
-    expect(page.locator("td.name")).to_have_text([WIDE[3], WIDE[250]])
+    expect(page.locator("td.name")).to_have_text([names[3], names[250]])
 
 
 def test_by_keyboard_alone(begun: Begin) -> None:

@@ -136,7 +136,7 @@ def test_the_noise_drawn_pays_for_the_plan(solver, delta, batch, classes):
         assert plan.cost.mu_squared < 1.0 * 8 * log(2)
 
 
-@settings(max_examples=30, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     solver=st.sampled_from(SOLVERS),
     epsilon=st.floats(-2, 1.5).map(lambda e: 10.0**e),
@@ -158,7 +158,6 @@ def test_so_it_does_for_other_choices(solver, epsilon, delta, batch, steps, pena
     check(plan, run(plan))
 
 
-@pytest.mark.sparse
 @each
 def test_mutants_that_draw_too_little_noise_are_caught(solver, delta, batch):
     """Half of it, one part in twenty less of it, a step more, a smaller batch."""

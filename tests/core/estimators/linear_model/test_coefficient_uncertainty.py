@@ -65,7 +65,6 @@ def crowded(n, seed=0):
     return np.column_stack([x, rng.random(n) < expit(x[:, 0] - 4)])
 
 
-@pytest.mark.sparse
 @pytest.mark.parametrize("rows", [heavy(8_000), crowded(20_000)], ids=["heavy tails", "a rare class"])
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_the_region_holds_the_fit_that_the_answer_names(rows, epsilon):

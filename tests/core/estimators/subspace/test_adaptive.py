@@ -86,17 +86,17 @@ def test_both_ways_spend_the_same_releases():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 @pytest.mark.parametrize("rank", [1, 2, 4])
 def test_plain_pca_lies_within_its_radius_and_loses_little_beside_the_squared_loss(rank, epsilon):
-    """50 runs. With 95 % due, chance has fewer than 42 once in 1,000; a ratio of 1.5 is the goal."""
+    """100 runs. With 95 % due, chance has fewer than 87 once in 500; a ratio of 1.5 is the project's goal."""
     rows, target, exact = smooth(), PrivacyTarget(epsilon, 1e-6), principal(smooth(), rank)
     space, hits, mine, theirs = Grassmann(DIM, rank), 0, [], []
-    for seed in range(50):
+    for seed in range(100):
         found = answer(rows, ScaledNoise(seed=[3, seed]), rank, target)
         assert found.uncertainty.of == principal_of(None)
         mine.append(float(space.dist(found.basis, exact)))
         hits += mine[-1] <= found.uncertainty.radius_95
         squared = answer(rows, ScaledNoise(seed=[3, seed]), rank, target, loss="squared")
         theirs.append(float(space.dist(squared.basis, exact)))
-    assert hits >= 42
+    assert hits >= 87
     assert np.sqrt(np.mean(np.square(mine))) < 1.5 * np.sqrt(np.mean(np.square(theirs)))
 
 
@@ -129,14 +129,14 @@ def test_a_crowd_beside_the_subspace_is_said():
 
 
 def test_the_subspace_beside_two_crowds_is_found():
-    """Plain PCA has directions of both crowds, and one selection leaves one of them. There are 10 runs."""
+    """Plain PCA has directions of both crowds, and one selection leaves one of them. There are 20 runs."""
     rows, truth = two_crowds()
     space = Grassmann(DIM, 3)
     assert space.dist(principal(rows, 3), truth) > 0.5
-    found = [answer(rows, ScaledNoise(seed=[10, seed]), 3) for seed in range(10)]
+    found = [answer(rows, ScaledNoise(seed=[10, seed]), 3) for seed in range(20)]
     near = [space.dist(each.basis, truth) < 0.05 for each in found]
     said = [any("rows gather" in words for words in each.uncertainty.warnings) for each in found]
-    assert sum(near) >= 9
+    assert sum(near) >= 18
     assert all(said)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from privest.estimators.subspace.perturbation import turn_by_noise
 
-RUNS = 100
+RUNS = 200
 
 SPECTRA = {
     "far apart": ([0.6, 0.2, 0.1, 0.05, 0.05], 1, 0.01, 1.3),
@@ -30,8 +30,8 @@ def noisy(rng, values, rank, entry):
 
 
 @pytest.mark.parametrize(("values", "rank", "entry", "widest"), SPECTRA.values(), ids=SPECTRA)
-def test_the_radius_holds_the_distance_in_86_of_100_runs(values, rank, entry, widest):
-    """Where 95 % are due, chance has fewer than 86 hits in 100 runs once in 7,000.
+def test_the_radius_holds_the_distance_in_93_of_100_runs(values, rank, entry, widest):
+    """Where 95 % are due, chance has fewer than 178 hits in 200 runs once in 1e4.
 
     The radius is up to `widest` times that of somebody who knows the exact matrix.
     """
@@ -43,7 +43,7 @@ def test_the_radius_holds_the_distance_in_86_of_100_runs(values, rank, entry, wi
         hits += distance <= turn.radius_95
         radii.append(turn.radius_95)
         apart.append(distance)
-    assert hits >= 86
+    assert hits >= 178
     assert np.median(radii) <= widest * np.quantile(apart, 0.95)
 
 

@@ -140,7 +140,6 @@ def ordinary(n=N, dim=DIM, seed=0):
     return rows
 
 
-@pytest.mark.sparse
 @either
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (30.0, 1e-9), (0.05, 1e-3)])
 def test_the_noise_drawn_pays_for_the_plan(options, epsilon, delta):

@@ -43,8 +43,6 @@ LOSSES = {
     **{f"redescending-{c:g}": Redescending(c) for c in (1e-3, 0.5, 1e3)},
 }
 
-USUAL = {name: LOSSES[name] for name in ("absolute", "squared", "bounded-0.2", "redescending-0.5")}
-
 
 def projection(dim, rank, values=1.0):
     v = frame(dim, rank)
@@ -68,8 +66,7 @@ def cases():
         def case(name, statistic, point, clip, reach=0.97, center=None, dim=dim, v=v):
             return PlacedCase(name, statistic, point, clip, dim, v, reach, center)
 
-        # How sharp a loss bends is the same in every shape: one has the extremes.
-        for name, loss in LOSSES.items() if dim == 5 else USUAL.items():
+        for name, loss in LOSSES.items():
             for clip, center in ((1.0, None), (0.3, None), (1.0, away)):
                 at = SubspaceQuery(v, loss, center)
                 yield case(name, SubspaceDistance(dim, rank), at, clip, center=center)

@@ -107,7 +107,7 @@ def test_no_row_is_beyond_the_bounds_and_some_reach_them(loss):
     rng = np.random.default_rng(2)
     steep = smooth = hessian_lipschitz = 0.0
     for size in (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 30.0):
-        rows = rows_for(loss, 1000, seed=3)
+        rows = rows_for(loss, 3000, seed=3)
         rows[::2, :D] *= 100.0
         for _ in range(3):
             unit = rng.standard_normal(loss.size)
@@ -179,11 +179,11 @@ def fitted(loss, rows, steps=3000):
 def test_robust_regression_is_not_moved_by_outliers():
     rng = np.random.default_rng(5)
     feature_map = FeatureMap(np.zeros(D), np.ones(D), 4.0, 0.2, 4.0)
-    x = rng.standard_normal((1000, D))
-    y = x @ [1.0, -2.0, 0.5] + 0.3 + 0.1 * rng.standard_normal(1000)
-    y[:300] += 50.0
+    x = rng.standard_normal((3000, D))
+    y = x @ [1.0, -2.0, 0.5] + 0.3 + 0.1 * rng.standard_normal(3000)
+    y[:900] += 50.0
     rows = np.column_stack([x, y])
-    plain = np.linalg.lstsq(np.column_stack([x, np.ones(1000)]), y, rcond=None)[0]
+    plain = np.linalg.lstsq(np.column_stack([x, np.ones(3000)]), y, rcond=None)[0]
     assert abs(plain[-1] - 0.3) > 10
     for profile in (Biweight(4.0), GemanMcClure(2.0)):
         coefficients, intercept = feature_map.original(fitted(RegressionLoss(feature_map, profile), rows))
