@@ -88,6 +88,12 @@ def filled(disk: Path) -> Iterator[None]:
 # Full disks
 
 
+def unready(server: Server) -> httpx.Response | None:
+    """Ask the probe for readiness; None where it says that all is well."""
+    answer = server.admin.get("/readyz")
+    return None if answer.is_success else answer
+
+
 def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Path) -> None:
     with small_disk(32) as disk, ExitStack() as end:
         server = Server(tmp_path, f"sqlite:///{disk}/privest.db", data_dir=disk / "data")
@@ -123,7 +129,8 @@ def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Pat
             assert owner.budget()["queries"] == 2
             # It is alive, and no place to send queries to.
             assert server.admin.get("/healthz").status_code == 200
-            problem(server.admin.get("/readyz"), 503, "unavailable")
+            # What was seen a moment ago, when there was room, may still be told.
+            problem(until(lambda: unready(server)), 503, "unavailable")
             until(lambda: "the end of a job waits" in server.log.read_text())
         assert owner.ended(running)["state"] == "committed"
         assert owner.estimate(dataset, key="while", epsilon=0.2).json()["state"] == "committed"
@@ -207,12 +214,6 @@ def test_a_database_whose_disk_is_full_charges_nothing(site: Site) -> None:
     assert answer.json()["state"] == "committed"
     assert owner.budget()["queries"] == charged + 1
     assert books_balance(site.server)
-
-
-def unready(server: Server) -> httpx.Response | None:
-    """Ask the probe for readiness; None where it says that all is well."""
-    answer = server.admin.get("/readyz")
-    return None if answer.is_success else answer
 
 
 def test_a_database_that_hangs_is_given_up_in_time_and_taken_up_again(site: Site) -> None:
