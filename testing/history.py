@@ -22,7 +22,7 @@ from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.estimates import worker
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.charging import reserve_all
+from privest_service.estimates.charging import Rules, reserve_all
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.plans import run_plan
 from privest_service.estimates.questions import Facts, resolve
@@ -254,12 +254,14 @@ def _lived(
         plan = Planner(nothing).plan(question)
         made[question.digest] = plan, json.dumps(run_plan(kind.estimator, plan, worker.gates([], plan)))
     plan, result = made[question.digest]
-    ask = Submissions(nothing, nothing, nothing, b"", 1).command(asker, kind, request, new_id("past"))
+    ask = Submissions(nothing, nothing, nothing, b"", Rules(1)).command(asker, kind, request, new_id("past"))
     waited, ran = rng.uniform(0.05, 4.0), rng.lognormal(1.0, 0.8)
 
     def live(session: Session) -> None:
         set_clock(moment)
-        (charged,) = reserve_all(session, [(ask, question, Draft.of(question, plan))], hours=1)
+        (charged,) = reserve_all(
+            session, [(ask, question, Draft.of(question, plan))], Rules(10**6, decide_within=1)
+        )
         job = charged.job_id
         if how == "voided":
             set_clock(moment + timedelta(seconds=waited))

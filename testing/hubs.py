@@ -10,6 +10,7 @@ from privest.estimators.federation import Federated
 from privest.privacy.cost import PrivacyTarget
 from privest_service.database import Database
 from privest_service.datasets.schemas import SCHEMA
+from privest_service.estimates.charging import Rules
 from privest_service.estimates.joint import Asked, AskedPart
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.service import Submissions
@@ -25,7 +26,9 @@ TARGET = PrivacyTarget(0.1, 1e-6)
 def taking_in(database: Database, world: World) -> Taking:
     """What takes a hub's questions at the site of a world, where its analyst is the hub."""
     planner = Planner(never)
-    return Taking(database, planner, Submissions(database, planner, lambda: None, b"", 100), world.analyst)
+    return Taking(
+        database, planner, Submissions(database, planner, lambda: None, b"", Rules(100)), world.analyst
+    )
 
 
 def options() -> dict[str, Any]:

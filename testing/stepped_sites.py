@@ -23,6 +23,7 @@ from privest.records import Records
 from privest_service.database import Database
 from privest_service.database.migrate import migrate
 from privest_service.datasets import service as datasets
+from privest_service.estimates.charging import Rules
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.plans import join_plan, stored_plan
 from privest_service.estimates.service import Submissions
@@ -278,7 +279,7 @@ class Together:
 
     def ask(self, number: int) -> str:
         """Ask about both datasets; return the job."""
-        submissions = Submissions(self.database, Planner(never), lambda: None, b"", 10_000)
+        submissions = Submissions(self.database, Planner(never), lambda: None, b"", Rules(10_000))
         about = [{"id": each} for each in self.datasets]
         request = KIND.request.model_validate(
             {"dataset": about, "privacy": TARGET, "reuse": False, "steps": 4}

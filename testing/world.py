@@ -17,6 +17,7 @@ from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.terms import Terms
 from privest_service.estimates import requests
 from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.charging import Rules
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.requests import Verdict
@@ -111,7 +112,7 @@ class World:
 
     def submit(self, database: Database, key: str, *, room: int = 10_000) -> str:
         """The job that answers the analyst's request under a key, if the queue has room."""
-        submissions = Submissions(database, Planner(never), lambda: None, b"", room)
+        submissions = Submissions(database, Planner(never), lambda: None, b"", Rules(room))
         caller = Principal("analyst", self.analyst)
         return submissions.submit(submissions.command(caller, KIND, _request(self.dataset), key)).job_id
 

@@ -31,6 +31,7 @@ from privest_service.datasets.submissions import FileForm, NewHandle, NewUpload
 from privest_service.estimates import endpoints as estimates
 from privest_service.estimates import job_endpoints as job_lists
 from privest_service.estimates import workload_endpoints as workloads
+from privest_service.estimates.charging import Rules
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.remembered import Remembered
@@ -150,8 +151,7 @@ def _parts(
             planner,
             engine.notify,
             settings.secret,
-            settings.max_waiting_jobs,
-            settings.decide_within,
+            Rules(settings.max_waiting_jobs, settings.decide_within),
         ),
         Readiness(database, head(), store, engine),
         Bells(),

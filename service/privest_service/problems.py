@@ -1,14 +1,16 @@
 """Errors as RFC 9457 problem documents: one class for each type, and nothing that was submitted in any."""
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from privest_service.telemetry import metrics
+
+T = TypeVar("T")
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -285,3 +287,17 @@ def blank(status: int, headers: dict[str, str]) -> JSONResponse:
     """A problem that says no more than its status."""
     document = ProblemDocument(type="about:blank", title=HTTPStatus(status).phrase, status=status)
     return JSONResponse(document.model_dump(exclude_none=True), status, headers, media_type=MEDIA_TYPE)
+
+
+def in_place(place: int, act: Callable[..., T], *given: Any) -> T:
+    """Do something about one of several questions; a refusal says which one, counted from 1.
+
+    Raises:
+        Problem: whatever refuses it.
+    """
+    try:
+        return act(*given)
+    except Problem as refused:
+        refused.place = place
+        refused.detail = f"Question {place + 1}: {refused.detail or refused.title}"
+        raise

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from privest_service.groups import Groups
+from privest_service.groups import MOST, Groups
 from testing.server import HANG_GUARD
 
 
@@ -88,5 +88,56 @@ def test_one_who_does_not_wait_any_more_stops_nobody() -> None:
         go.set()
         assert await stays == 2
         assert await groups.do("a", 3, act) == 3
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups_of"),
+    [
+        ([1] * (MOST + 1), [MOST, 1]),
+        ([MOST - 2, 1, 2, MOST - 2, 1], [2, 2, 1]),
+        ([1, 3 * MOST, 1], [1, 1, 1]),
+    ],
+)
+def test_a_group_is_closed_at_a_size_and_what_is_larger_is_one_alone(
+    sizes: list[int], groups_of: list[int]
+) -> None:
+    groups, go, done = Groups[int, int](), threading.Event(), list[int]()
+
+    def act(some: Sequence[int]) -> Sequence[int]:
+        done.append(len(some))
+        assert go.wait(HANG_GUARD)
+        return some
+
+    async def main() -> None:
+        first = asyncio.create_task(groups.do("a", 0, act))
+        while not done:
+            await asyncio.sleep(0)
+        others = [asyncio.create_task(groups.do("a", each, act, each)) for each in sizes]
+        await asyncio.sleep(0)
+        go.set()
+        assert await asyncio.gather(first, *others) == [0, *sizes]
+
+    asyncio.run(main())
+    assert done == [1, *groups_of]
+
+
+class _PanicError(BaseException):
+    """What comes of a fault in a library in Rust."""
+
+
+def test_a_line_outlives_whatever_happens_in_a_thread() -> None:
+    groups = Groups[int, int]()
+
+    def act(some: Sequence[int]) -> Sequence[int]:
+        if 9 in some:
+            raise _PanicError
+        return some
+
+    async def main() -> None:
+        with pytest.raises(_PanicError):
+            await asyncio.wait_for(groups.do("a", 9, act), HANG_GUARD)
+        assert await asyncio.wait_for(groups.do("a", 1, act), HANG_GUARD) == 1
 
     asyncio.run(main())

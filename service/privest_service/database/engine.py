@@ -67,10 +67,20 @@ _REVISION = {
     " WHERE current_setting('transaction_read_only') = 'off'",
 }
 
+_IDLE = "idle_in_transaction_session_timeout"
+"""Ends the transactions of a process that was stopped, or whose machine is gone, with the locks they hold."""
+
+_STAY = text(f"SET LOCAL {_IDLE} = 0")
+_WAIT_BRIEFLY = text("SET LOCAL lock_timeout = '1s'")
+
 _FULL, _READ_ONLY = "53100", "25006"
 """PostgreSQL's error codes of a full disk, and of a server that takes no writes (a standby that waits)."""
 
 log = structlog.get_logger()
+
+
+class InTheWayError(Exception):
+    """Another transaction was in the way of one that was attempted once."""
 
 
 class Database:
@@ -114,7 +124,7 @@ class Database:
                 hide_parameters=True,  # errors are logged
                 isolation_level="READ COMMITTED",
                 connect_args={
-                    "options": "-c timezone=UTC -c lock_timeout=5s",
+                    "options": f"-c timezone=UTC -c lock_timeout=5s -c {_IDLE}=60s",
                     # Of a server that went without a word one would else hear after hours.
                     "connect_timeout": _CONNECT_SECONDS,
                     "tcp_user_timeout": 30_000,
@@ -160,6 +170,24 @@ class Database:
             for act in session.info.get(_ONCE_COMMITTED, ()):
                 act()
 
+    def attempt(self, work: Callable[[Session], T]) -> T:
+        """Call `work` in a transaction as `run` does, but once, and wait a second for a lock at most.
+
+        Raises:
+            InTheWayError: another transaction was in the way. Nothing was written.
+            DatabaseUnavailable: there is none, or no room in it.
+        """
+        with _told():
+            try:
+                with self._transaction() as session:
+                    if not self.is_sqlite:
+                        session.execute(_WAIT_BRIEFLY)
+                    return work(session)
+            except (DBAPIError, StaleDataError) as error:
+                if not _in_the_way(error):
+                    raise
+                raise InTheWayError from None
+
     def run(self, work: Callable[[Session], T]) -> T:
         """Call `work` in a transaction that may write. It is begun anew where others were in its way.
 
@@ -195,6 +223,7 @@ class Database:
         with _told(), self._session(engine) as session, session.begin():
             if snapshot:
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+                session.execute(_STAY)  # for as long as whoever reads it takes
             yield session
 
     def first(self, statement: Select[*Ts], **values: object) -> Row[*Ts] | None:

@@ -41,11 +41,11 @@ class Looks(Generic[T, R]):
         Raises:
             DatabaseUnavailable: there is none.
         """
-        if own := self._database.event_loops_own:
-            try:
+        try:
+            if own := self._database.event_loops_own:
                 return self._act(own.first, what)
-            except sqlite3.Error:
-                pass
+        except sqlite3.Error:
+            pass
         return await self._groups.do(None, what, self.now)
 
     def now(self, asked: Sequence[T]) -> Sequence[R]:

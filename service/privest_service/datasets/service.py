@@ -83,6 +83,11 @@ class Found:
     def _read(self, which: Select[T]) -> Select[T]:
         return which
 
+    def length(self, dataset_id: str) -> int:
+        """Characters of a dataset's schema; 0 where there is none."""
+        dataset = self._datasets.get(dataset_id)
+        return len(dataset.dataset_schema) if dataset else 0
+
     def require_access(self, principal: Principal, dataset_id: str) -> tuple[Dataset, Grant | None]:
         """One of the datasets, as `require_access` finds it."""
         dataset, theirs = self._datasets.get(dataset_id), (dataset_id, principal.id)

@@ -27,6 +27,7 @@ from privest_service.estimates.reservation import (
 )
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
+from privest_service.jobs.waiting import Waiting
 from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
 from privest_service.notices import service as notices
@@ -58,10 +59,15 @@ class Known:
             self._answered[job.submitter_id, job.spec_digest].append(job)
 
     @classmethod
-    def of(cls, session: Session, asked: Sequence[Asked]) -> "Known":
-        """Look up what these were answered with."""
-        digests = {(ask.caller.id, question.digest) for ask, question, _ in asked if ask.request.reuse}
-        return cls(session, Bound(session, (ask for ask, _, _ in asked)), jobs.answers_to(session, digests))
+    def of(cls, session: Session, asked: Sequence[tuple[Asked, Sequence[Access]]]) -> "Known":
+        """Look up what these, each with the access to its datasets, were answered with."""
+        reusing = {
+            (ask.caller.id, question.digest): _since(accesses)  # equal digests are about the same datasets
+            for (ask, question, _), accesses in asked
+            if ask.request.reuse
+        }
+        bound = Bound(session, (ask for (ask, _, _), _ in asked))
+        return cls(session, bound, jobs.answers_to(session, reusing))
 
     def look(
         self, ask: EstimateCommand, question: ResolvedQuery, accesses: Sequence[Access]
@@ -74,10 +80,9 @@ class Known:
         if found := self._bound.to(ask):
             return found, Answer(found.job_id, found.reused)
         bound = IdempotencyKey(principal_id=ask.caller.id, key=ask.key, body_digest=ask.digest, reused=False)
-        since = max(access.since for access in accesses)
         if ask.request.reuse:
             earlier = self._answered.get((ask.caller.id, question.digest), ())
-            if job := next((each for each in earlier if each.created_at >= since), None):
+            if job := next((each for each in earlier if each.created_at >= _since(accesses)), None):
                 bound.job_id, bound.reused = job.id, True
                 queue(self._session, bound)
                 self._bound.note(bound)
@@ -99,6 +104,19 @@ class _Held:
     due: Mapping[str, datetime]
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What the operator has set.
+
+    Attributes:
+        max_waiting: jobs that may wait before further ones are refused.
+        decide_within: hours in which owners decide on questions, where their grants say nothing else.
+    """
+
+    max_waiting: int
+    decide_within: int = 168
+
+
 class Charging:
     """One transaction that charges planned questions, and holds all that any of them concerns.
 
@@ -108,18 +126,18 @@ class Charging:
     Args:
         session: of the transaction.
         asked: the questions.
-        hours: in which owners decide whose grant says nothing else.
+        rules: of the operator.
     """
 
-    def __init__(self, session: Session, asked: Sequence[Asked], hours: int) -> None:
-        self._session, self._asked = session, asked
+    def __init__(self, session: Session, asked: Sequence[Asked], rules: Rules) -> None:
+        self._session, self._asked, self._rules = session, asked, rules
         # Between planning and now a grant or a dataset may be gone or changed, or the key be taken: by a
         # charge of the same accounts, which is either over when they are held, or yet to come.
         about = {(subject.dataset_id, ask.caller) for ask, question, _ in asked for subject in question.about}
         held = datasets.Held(session, {(dataset_id, caller.id) for dataset_id, caller in about})
         found = {each: _access(held, *each) for each in about}
         self._held = [
-            _of([found[subject.dataset_id, ask.caller] for subject in question.about], hours)
+            _of([found[subject.dataset_id, ask.caller] for subject in question.about], rules.decide_within)
             for ask, question, _ in asked
         ]
         charged = [
@@ -135,7 +153,9 @@ class Charging:
             for caller, access in charged
         }
         self._accounts = ledger.accounts_of(session, list(concerned.values()), lock=True) if concerned else []
-        self._known = Known.of(session, asked)
+        pairs = zip(asked, self._held, strict=True)
+        self._known = Known.of(session, [(ask, of.accesses) for ask, of in pairs if isinstance(of, _Held)])
+        self._waiting = Waiting(session, {ask.caller.id for ask, _, _ in asked})
 
     def charge(self, place: int) -> Answer:
         """Charge one of the questions, with its job and its key: every owner or none.
@@ -151,6 +171,7 @@ class Charging:
         bound, known = self._known.look(ask, question, held.accesses)
         if known:
             return known
+        self._waiting.require_room(ask.caller.id, self._rules.max_waiting, dummy=False)
         _require_terms(self._session, ask, draft, held.accesses)
         job, parts = jobs_of(ask, question, draft, held.due)
         bound.job_id = job.id
@@ -163,6 +184,7 @@ class Charging:
         else:
             debits = debits_of(parts or [job], draft.charges, concerned, self._accounts)
             charges.reserve(self._session, job, debits, bound)
+            self._waiting.note(ask.caller.id, dummy=False)
         self._known.note(bound, job)
         if draft.joint:
             draft.joint.noted(self._session, job)
@@ -172,6 +194,11 @@ class Charging:
             for account, charge in zip(each.accounts, each.charges, strict=True)
         ]
         return Answer(job.id, reused=False, fresh=Reservation(job, draft.planned, charged))
+
+
+def _since(accesses: Sequence[Access]) -> datetime:
+    """When the access to all of these began: earlier answers were given on another one."""
+    return max(access.since for access in accesses)
 
 
 def _access(held: datasets.Held, dataset_id: str, caller: Principal) -> Access | Problem:
@@ -191,9 +218,9 @@ def _of(found: Sequence[Access | Problem], hours: int) -> _Held | Problem:
     return _Held(accesses, decide_by(granted, hours))
 
 
-def reserve_each(session: Session, asked: Sequence[Asked], hours: int) -> list[Answer | Problem]:
+def reserve_each(session: Session, asked: Sequence[Asked], rules: Rules) -> list[Answer | Problem]:
     """Charge planned questions in their order, in one transaction, but for those that something refuses."""
-    charging, outcomes = Charging(session, asked, hours), list[Answer | Problem]()
+    charging, outcomes = Charging(session, asked, rules), list[Answer | Problem]()
     for place in range(len(asked)):
         try:
             outcomes.append(charging.charge(place))
@@ -202,13 +229,13 @@ def reserve_each(session: Session, asked: Sequence[Asked], hours: int) -> list[A
     return outcomes
 
 
-def reserve_all(session: Session, asked: Sequence[Asked], hours: int) -> list[Answer]:
+def reserve_all(session: Session, asked: Sequence[Asked], rules: Rules) -> list[Answer]:
     """Charge planned questions of one caller in their order, in one transaction: all of them or none.
 
     Raises:
         Problem: whatever refuses one of them, whose place it says.
     """
-    charging, answers = Charging(session, asked, hours), list[Answer]()
+    charging, answers = Charging(session, asked, rules), list[Answer]()
     for place in range(len(asked)):
         try:
             answer = charging.charge(place)
@@ -260,13 +287,19 @@ def _require_terms(session: Session, ask: EstimateCommand, draft: Draft, accesse
             require_terms(session, access.dataset, access.grant, ask.kind.name, charge)
 
 
-def reserve_free(session: Session, ask: EstimateCommand, question: ResolvedQuery, draft: Draft) -> Answer:
-    """Put a question on synthetic rows in the queue: nobody's budget moves, and no row is read."""
+def reserve_free(session: Session, asked: Asked, rules: Rules) -> Answer:
+    """Put a question on synthetic rows in the queue: nobody's budget moves, and no row is read.
+
+    Raises:
+        Problem: whatever refuses it.
+    """
+    ask, question, draft = asked
     accesses = held(session, ask.caller, [subject.dataset_id for subject in question.about])
-    known = Known.of(session, [(ask, question, draft)])
+    known = Known.of(session, [(asked, accesses)])
     bound, answer = known.look(ask, question, accesses)
     if answer:
         return answer
+    Waiting(session, {ask.caller.id}).require_room(ask.caller.id, rules.max_waiting, dummy=True)
     job, parts = jobs_of(ask, question, draft)
     bound.job_id = job.id
     jobs.add(session, job, bound, parts)

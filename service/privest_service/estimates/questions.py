@@ -92,13 +92,15 @@ class ResolvedQuery:
         further |= {"may_leave": self.may_leave} if self.may_leave else {}
         return digest_of({"kind": self.kind.name, "options": self.options} | about | further)
 
-    @property
+    @cached_property
     def name(self) -> str:
-        """The name of its remembered plan: the caller's own, or time would tell what others asked.
+        """All that its plan follows from, and whose it is: time would tell what others asked.
 
-        It tells the order of the datasets, too, of which the digest knows nothing.
+        It tells the order of the datasets, too, their sizes and what their budgets make of (ε, δ), of which
+        the digest knows nothing.
         """
-        return " ".join([self.caller_id, self.digest, *(subject.dataset_id for subject in self.about)])
+        about = (f"{each.dataset_id} {each.shape.n} {each.target}" for each in self.about)
+        return " ".join([self.caller_id, self.digest, *about])
 
 
 class Facts:
@@ -127,6 +129,10 @@ class Facts:
             return about
         assert isinstance(about, DatasetRef)  # noqa: S101 - rows are registered first
         return [DatasetPart(id=about.id, dummy=about.dummy)]
+
+    def length(self, request: EstimateRequest) -> int:
+        """Characters of the schemas of a request's datasets, which tell how long it takes to resolve."""
+        return sum(self._found.length(part.id) for part in self.named(request))
 
     def require_access(
         self, caller: Principal, dataset_id: str

@@ -226,11 +226,11 @@ def debits_of(
         concerned: owners, by dataset.
         accounts: of all of them.
     """
-    debits = list[charges.Debits]()
+    debits, by_subject = list[charges.Debits](), {(a.owner_id, a.scope, a.subject): a for a in accounts}
     for each, (charge, why), (owner, subjects) in zip(asked, priced, concerned, strict=True):
         own = {"owner": "", **subjects}
-        by_scope = {a.scope: a for a in accounts if a.owner_id == owner.id and own.get(a.scope) == a.subject}
-        theirs = [by_scope[scope] for scope in get_args(ledger.Scope) if scope in by_scope]
+        named = ((owner.id, scope, own[scope]) for scope in get_args(ledger.Scope) if scope in own)
+        theirs = [by_subject[each_of] for each_of in named if each_of in by_subject]
         told = asked_for(why, each.person, each.through)
         debits.append(charges.Debits(each, theirs, [charge] * len(theirs), told))
     return debits

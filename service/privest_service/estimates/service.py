@@ -4,9 +4,9 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, TypeVar
 
 import structlog
 from cachetools import FIFOCache
@@ -18,7 +18,7 @@ from privest_service.datasets import registration
 from privest_service.datasets.registration import Registrar
 from privest_service.estimates import refusals
 from privest_service.estimates.catalogue import Kind
-from privest_service.estimates.charging import reserve_all, reserve_each, reserve_free
+from privest_service.estimates.charging import Rules, reserve_all, reserve_each, reserve_free
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import (
     Facts,
@@ -41,13 +41,13 @@ from privest_service.estimates.schemas import (
     EstimateRequest,
     InlineRef,
 )
-from privest_service.groups import Groups
-from privest_service.jobs import service as jobs
+from privest_service.groups import ApartError, Groups
 from privest_service.jobs.models import Job
+from privest_service.jobs.waiting import Waiting
 from privest_service.ledger import entries
 from privest_service.ledger import service as ledger
 from privest_service.ledger.units import Charge
-from privest_service.limits import in_thread, in_thread_if_long
+from privest_service.limits import LONG, in_thread, in_thread_if_long
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
@@ -56,7 +56,7 @@ from privest_service.problems import (
     Invalid,
     NotFound,
     Problem,
-    Unavailable,
+    in_place,
 )
 from privest_service.security.principals import Principal
 from privest_service.telemetry import traces
@@ -64,7 +64,8 @@ from privest_service.telemetry import traces
 _ROOM = 2**25
 """Most characters of all drafts that are remembered."""
 
-T = TypeVar("T")
+_FEW = 4
+"""Datasets of one request that are looked at together with what others ask."""
 
 _Seen = Answer | tuple[ResolvedQuery, Draft | None]
 """The job that answers a request already, or else what it asks, with its draft if that is kept."""
@@ -81,16 +82,14 @@ class Submissions:
         planner: of questions.
         notify: called when a job was reserved.
         secret: of the service, which keys the digests of rows.
-        max_waiting: jobs that may wait before further ones are refused.
-        decide_within: hours in which owners decide on questions, where their grants say nothing else.
+        rules: of the operator.
     """
 
     database: Database
     planner: Planner
     notify: Callable[[], None]
     secret: bytes = field(repr=False)
-    max_waiting: int
-    decide_within: int = 168
+    rules: Rules
     _looks: Groups[EstimateCommand, _Seen] = field(
         default_factory=Groups[EstimateCommand, _Seen], init=False, repr=False
     )
@@ -118,11 +117,11 @@ class Submissions:
         Raises:
             Problem: whatever refuses the request; nothing is then charged and the key stays free.
         """
-        (found,) = self._look_each([ask], rows)
-        if isinstance(found, GrantRefuses):
-            refusals.record(self.database, found, ask)
-        if isinstance(found, Exception):
-            raise found
+        try:
+            found = self._look_apart(ask, rows)
+        except GrantRefuses as refused:
+            refusals.record(self.database, refused, ask)
+            raise
         if isinstance(found, Answer):
             return found
         question, draft = found
@@ -138,7 +137,7 @@ class Submissions:
         """
         ask = await in_thread_if_long(self.command, caller, kind, request, key)
         try:
-            found = await self._looks.do(None, ask, self._look_each)
+            found = await self._looked(ask)
         except GrantRefuses as refused:
             await in_thread(refusals.record, self.database, refused, ask)
             raise
@@ -151,48 +150,73 @@ class Submissions:
         owners = tuple(sorted({subject.owner_id for subject in question.about}))
         try:
             with traces.step("charge"):
-                answer = await self._charges.do(owners, (ask, question, draft), self._charge_each)
+                asked = (ask, question, draft)
+                answer = await self._charges.do(owners, asked, self._charge_each, len(question.about))
+        except ApartError:
+            return await in_thread(self.charge, ask, question, draft)
         except (GrantRefuses, BudgetExceeded, AccountFrozen) as refused:
             raise await in_thread(refusals.as_known, self.database, refused, ask, question, draft) from None
         return self._charged(answer)
 
-    def _look_each(
-        self, asks: Sequence[EstimateCommand], rows: str | None = None
-    ) -> Sequence[_Seen | Exception]:
-        """For each request the job that answers it already, or what it asks and its draft if it is kept.
+    async def _looked(self, ask: EstimateCommand) -> _Seen:
+        """Look at a request together with others, unless that takes long: that is the caller's own time."""
+        about = ask.request.dataset
+        if not isinstance(about, list) or len(about) <= _FEW:
+            with suppress(ApartError):
+                return await self._looks.do(None, ask, self._look_each)
+        return await in_thread(self._look_apart, ask)
 
-        What none of them expected stops the one whose fault it is alone: each is looked at by itself then.
+    def _look_each(self, asks: Sequence[EstimateCommand]) -> Sequence[_Seen | Exception]:
+        """What each of several requests comes to, as `_look_apart` tells it, or what refuses it.
+
+        One on long schemas is to be looked at apart. Where something happens that nobody foresaw all are, so
+        that it stops the one whose fault it is.
         """
         try:
             with self.database.read() as session:
                 bound = Bound(session, asks)
-                facts = Facts(session, [(ask.caller, ask.request) for ask in asks], rows)
-                waiting = jobs.waiting_for(session, {ask.caller.id for ask in asks})
-                return [self._look(bound, facts, waiting[ask.caller.id], ask) for ask in asks]
+                facts = Facts(session, [(ask.caller, ask.request) for ask in asks])
+                waiting = Waiting(session, {ask.caller.id for ask in asks})
+                return [
+                    ApartError()
+                    if facts.length(ask.request) > LONG
+                    else self._look(bound, facts, waiting, ask)
+                    for ask in asks
+                ]
         except Problem:
             raise
-        except Exception as error:
-            if len(asks) == 1:
-                return [error]
-            return [outcome for each in asks for outcome in self._look_each([each], rows)]
+        except Exception:
+            return [ApartError() for _ in asks]
 
-    def _look(
-        self, bound: Bound, facts: Facts, waiting: jobs.Waiting, ask: EstimateCommand
-    ) -> _Seen | Problem:
-        """What `_look_each` tells of one request, or what refuses it."""
+    def _look_apart(self, ask: EstimateCommand, rows: str | None = None) -> _Seen:
+        """The job that answers a request already, or what it asks and its draft if it is kept.
+
+        If the request brought rows, `rows` is the dataset that was made of them.
+
+        Raises:
+            Problem: whatever refuses it.
+        """
+        with self.database.read() as session:
+            facts = Facts(session, [(ask.caller, ask.request)], rows)
+            found = self._look(Bound(session, [ask]), facts, Waiting(session, {ask.caller.id}), ask)
+        if isinstance(found, Problem):
+            raise found
+        return found
+
+    def _look(self, bound: Bound, facts: Facts, waiting: Waiting, ask: EstimateCommand) -> _Seen | Problem:
         try:
             if known := bound.replay(ask):
                 return known
             question = resolve(facts, ask.caller, ask.kind, ask.request)
-            self._refuse_if_full(waiting, question)
+            waiting.require_room(ask.caller.id, self.rules.max_waiting, dummy=question.dummy)
         except Problem as refused:
             return refused
         with self._lock:
-            return question, self._drafts.get(_name(question))
+            return question, self._drafts.get(question.name)
 
     def _draft(self, question: ResolvedQuery) -> Draft:
         """What will be written about a question: planned once, as long as it is remembered."""
-        name = _name(question)
+        name = question.name
         with self._lock:
             draft = self._drafts.get(name)
         if draft is None:
@@ -210,15 +234,19 @@ class Submissions:
         Raises:
             Problem: whatever refuses it, as the caller may know it.
         """
+        asked = (ask, question, draft)
+
+        def reserve(session: Session) -> Answer:
+            if question.dummy:
+                return reserve_free(session, asked, self.rules)
+            (outcome,) = reserve_each(session, [asked], self.rules)
+            if isinstance(outcome, Problem):
+                raise outcome
+            return outcome
+
         try:
             with traces.step("charge"):
-                if question.dummy:
-                    answer = self.database.run(lambda session: reserve_free(session, ask, question, draft))
-                else:
-                    (outcome,) = self._charge_each([(ask, question, draft)])
-                    if isinstance(outcome, Exception):
-                        raise outcome
-                    answer = outcome
+                answer = self.database.run(reserve)
         except (GrantRefuses, BudgetExceeded, AccountFrozen) as refused:
             raise refusals.as_known(self.database, refused, ask, question, draft) from None
         return self._charged(answer)
@@ -226,16 +254,15 @@ class Submissions:
     def _charge_each(self, asked: Sequence[Asked]) -> Sequence[Answer | Exception]:
         """Charge planned questions in their order, in one transaction, but for those that are refused.
 
-        What none of them expected stops the one whose fault it is, and no other: each is charged alone then.
+        Where others hold what one of them needs, or something happens that nobody foresaw, none is charged,
+        and each is to be charged apart: it stops, or keeps waiting, whom it concerns.
         """
         try:
-            return self.database.run(lambda session: reserve_each(session, asked, self.decide_within))
+            return self.database.attempt(lambda session: reserve_each(session, asked, self.rules))
         except Problem:
             raise
-        except Exception as error:
-            if len(asked) == 1:
-                return [error]
-            return [outcome for each in asked for outcome in self._charge_each([each])]
+        except Exception:
+            return [ApartError() for _ in asked]
 
     def _charged(self, answer: Answer) -> Answer:
         """Tell the engine and the log what became of a request."""
@@ -266,15 +293,16 @@ class Submissions:
                     in_place(place, resolve, facts, caller, ask.kind, ask.request)
                     for place, ask in enumerate(asks)
                 ]
-                waiting = jobs.waiting_for(session, {caller.id})[caller.id]
-                self._refuse_if_full(waiting, questions[0], len(asks))
+                Waiting(session, {caller.id}).require_room(
+                    caller.id, self.rules.max_waiting, dummy=questions[0].dummy, more=len(asks)
+                )
         except GrantRefuses as refused:
             refusals.record(self.database, refused, asks[refused.place or 0])
             raise
         drafts = [in_place(place, self._drafted, question) for place, question in enumerate(questions)]
         drafted = list(zip(asks, questions, drafts, strict=True))
         try:
-            answers = self.database.run(lambda session: reserve_all(session, drafted, self.decide_within))
+            answers = self.database.run(lambda session: reserve_all(session, drafted, self.rules))
         except (GrantRefuses, BudgetExceeded, AccountFrozen) as refused:
             if refused.place is None:  # a grant that ended since they were resolved, before any was charged
                 refusals.record(self.database, refused, asks[0])
@@ -330,8 +358,8 @@ class Submissions:
             if known := Bound(session, [ask]).replay(ask):
                 return known
             question = resolve_inline(session, ask.caller, ask.kind, ask.request)
-            waiting = jobs.waiting_for(session, {ask.caller.id})[ask.caller.id]
-            self._refuse_if_full(waiting, question)
+            waiting = Waiting(session, {ask.caller.id})
+            waiting.require_room(ask.caller.id, self.rules.max_waiting, dummy=question.dummy)
         planned = self.planner.plan(question, free=False)
         with self.database.read() as session:
             account = ledger.owner_account(session, ask.caller.id)
@@ -340,39 +368,6 @@ class Submissions:
             except BudgetExceeded as refused:
                 raise refusals.told(self.database, refused, ask, question, charges_of(planned)) from None
         return None
-
-    def _refuse_if_full(self, waiting: jobs.Waiting, question: ResolvedQuery, more: int = 1) -> None:
-        """Keep the queue short, and room in it for others whatever one caller asks.
-
-        Raises:
-            Unavailable: too many jobs wait, or too many of this caller, or of its dummies, which are free.
-        """
-        most, (everybodys, own, dummies) = self.max_waiting, waiting
-        if everybodys + more > most:
-            raise Unavailable("Too many jobs are waiting. Try again later.", retry_after=5)
-        if own + more > max(2, most // 4) or (question.dummy and dummies >= max(1, most // 100)):
-            raise Unavailable(
-                "Too many of your jobs are waiting. Try again when some of them have ended.", retry_after=5
-            )
-
-
-def _name(question: ResolvedQuery) -> str:
-    """All that a draft follows from, and whose it is: time would tell what others asked."""
-    return f"{question.name} {[subject.target for subject in question.about]}"
-
-
-def in_place(place: int, act: Callable[..., T], *given: Any) -> T:
-    """Do something about one of several questions; a refusal says which one, counted from 1.
-
-    Raises:
-        Problem: whatever refuses it.
-    """
-    try:
-        return act(*given)
-    except Problem as refused:
-        refused.place = place
-        refused.detail = f"Question {place + 1}: {refused.detail or refused.title}"
-        raise
 
 
 def is_over(database: Database, job_id: str) -> bool:

@@ -21,14 +21,13 @@ from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import ResolvedQuery
 from privest_service.estimates.room import known_accounts, times_covered
 from privest_service.estimates.schemas import EstimateRequest, InlineRef, Privacy
-from privest_service.estimates.service import in_place
 from privest_service.estimates.views import privacy_of
 from privest_service.inputs import Input
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge
 from privest_service.ledger.views import share, share_of_charge
-from privest_service.problems import Invalid
+from privest_service.problems import Invalid, in_place
 from privest_service.security.principals import Principal
 
 _MOST = 50

@@ -6,7 +6,7 @@ there on the charge is final, whatever happens to the job. What a job is charged
 A job that has to be approved comes before that: requested → reserved | denied | expired | withdrawn.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -15,13 +15,13 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
-    case,
     exists,
     func,
     literal,
     or_,
     select,
     tuple_,
+    union_all,
     update,
 )
 from sqlalchemy.orm import Session, aliased
@@ -54,10 +54,10 @@ _HELD = and_(
 )
 """Condition on jobs: an owner whose rows they read is frozen."""
 
-_RESERVED = and_(Job.state == "reserved", _WHOLE, ~_HELD)
+RESERVED = and_(Job.state == "reserved", _WHOLE, ~_HELD)
 """Condition on jobs: they are charged, and wait for a worker or for sites."""
 
-_WAITING = and_(_RESERVED, ~exists().where(JointRun.job_id == Job.id, JointRun.state == "waiting"))
+_WAITING = and_(RESERVED, ~exists().where(JointRun.job_id == Job.id, JointRun.state == "waiting"))
 """Condition on jobs: they wait for nothing but a worker."""
 
 
@@ -67,23 +67,6 @@ _ENDED_AT_SITES = (
     .where(Job.state == "claimed", JointRun.state == "ready", JointRun.hub_job.is_(None))
 )
 """Selects the jobs at a hub that have to be computed from what the sites gave."""
-
-
-_THEIRS = Job.submitter_id.in_(bindparam("submitters", expanding=True))
-_COUNTED = (
-    select(case((_THEIRS, Job.submitter_id)).label("theirs"), func.count(), func.count().filter(Job.dummy))
-    .where(_RESERVED)
-    .group_by("theirs")
-)
-"""Counts the jobs that wait to be run: made once, as it takes longer to make than to run."""
-
-
-class Waiting(NamedTuple):
-    """How many jobs wait to be run, how many of them are a submitter's, and its dummies among these."""
-
-    everybodys: int
-    own: int
-    dummies: int
 
 
 class Answering(NamedTuple):
@@ -99,13 +82,6 @@ def add(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = 
     """Write a job with its parts, and the key under which it was asked for. Nobody is charged here."""
     queue_rows(session, job, *parts, key)
     queue_rows(session, *(Transition(job_id=each.id, state=job.state) for each in (job, *parts)))
-
-
-def waiting_for(session: Session, submitter_ids: Collection[str]) -> dict[str, Waiting]:
-    """Count the jobs that wait to be run, for each of these submitters."""
-    rows = session.execute(_COUNTED, {"submitters": list(submitter_ids)}).all()
-    everybodys, theirs = sum(row[1] for row in rows), {who: counted for who, *counted in rows}
-    return {each: Waiting(everybodys, *theirs.get(each, (0, 0))) for each in submitter_ids}
 
 
 def submitted(
@@ -360,18 +336,28 @@ def all_bound(session: Session, keys: Collection[tuple[str, str]]) -> dict[tuple
     return {(each.principal_id, each.key): each for each in session.scalars(bound)}
 
 
-def answers_to(session: Session, asked: Collection[tuple[str, str]]) -> list[Answering]:
-    """Jobs of these submitters that answer these questions, or are about to, the oldest first."""
-    if not asked:
-        return []
+def answers_to(session: Session, asked: Mapping[tuple[str, str], datetime]) -> list[Answering]:
+    """The oldest job that answers each of these questions, or is about to.
+
+    Args:
+        session: to read in.
+        asked: submitters, each with the digest of a question, and since when a job may be.
+    """
     columns = (Job.id, Job.submitter_id, Job.spec_digest, Job.created_at)
-    found = session.execute(
+    # Each by itself: a question may have been asked any number of times.
+    oldest = [
         select(*columns)
         .where(
-            Job.submitter_id.in_({submitter_id for submitter_id, _ in asked}),
-            Job.spec_digest.in_({digest for _, digest in asked}),
+            Job.submitter_id == submitter_id,
+            Job.spec_digest == digest,
             Job.state.in_(("requested", "reserved", "claimed", "committed")),
+            Job.created_at >= since,
         )
         .order_by(Job.created_at, Job.id)
-    )
-    return [Answering(*row) for row in found]
+        .limit(1)
+        .subquery()
+        for (submitter_id, digest), since in asked.items()
+    ]
+    if not oldest:
+        return []
+    return [Answering(*row) for row in session.execute(union_all(*map(select, oldest)))]

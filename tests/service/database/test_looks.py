@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import bindparam, func, literal, select
 
-from privest_service.database import Database, First, Looks, now
+from privest_service.database import Database, First, Looks, engine, now
 from privest_service.security.models import Owner
 
 
@@ -69,3 +69,15 @@ def test_what_fails_in_the_event_loop_is_done_by_a_thread_and_then_again_there(d
 
     assert asyncio.run(main()) == [10, 20]
     assert where == [True, False, True]
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_thread_looks_where_the_event_loop_finds_no_connection(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise sqlite3.OperationalError("database is locked")
+
+    monkeypatch.setattr(engine, "Straight", refuse)
+    looks = Looks(database, lambda first, _: first(select(literal(7))))
+    assert asyncio.run(looks.look("anything")) == (7,)

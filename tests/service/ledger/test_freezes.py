@@ -14,6 +14,7 @@ from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
+from privest_service.jobs.waiting import Waiting
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge, Limits
@@ -114,7 +115,8 @@ def test_a_job_that_is_held_keeps_no_other_from_being_claimed(database: Database
     freeze(frozen)
     with database.read() as session:
         assert jobs.queue(session)[0] == 2
-        assert jobs.waiting_for(session, ["somebody", "else"]) == {"somebody": (2, 2, 0), "else": (2, 0, 0)}
+        waiting = Waiting(session, ["somebody", "else"])
+        assert (waiting.everybodys, waiting.own["somebody"], waiting.own["else"]) == (2, 2, 0)
         assert jobs.queue(session)[0] == 2
     assert [claim(database) for _ in range(3)] == [reserved[1], reserved[3], None]
     freeze(frozen, False)

@@ -15,6 +15,7 @@ from sqlalchemy import select, text, update
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.charging import Rules
 from privest_service.estimates.service import Submissions
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
@@ -339,7 +340,7 @@ def under_way(owner: Caller, dataset: str, key: str) -> Iterator[str]:
     """A free job that goes on until nobody looks any more, and what it is asked for under a key."""
     kind, nothing = KINDS["frechet-mean"], cast("Any", None)
     request = kind.request.model_validate(body_of(dataset, 0.1))
-    submissions = Submissions(nothing, nothing, nothing, b"", 1)
+    submissions = Submissions(nothing, nothing, nothing, b"", Rules(1))
     asked = submissions.command(Principal("owner", owner.id), kind, request, key)
     job = Job(
         id=new_id("job"),

@@ -19,6 +19,7 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.estimates import service as estimates
 from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.charging import Rules
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.service import Submissions
 from privest_service.jobs import service as jobs
@@ -352,7 +353,7 @@ def within(database: Database) -> SimpleNamespace:
         account = ledger.owner_account(session, owner.id).id
     kind = KINDS["frechet-mean"]
     nobody: Any = None
-    submissions = Submissions(database, Planner(nobody), lambda: None, b"", 10)
+    submissions = Submissions(database, Planner(nobody), lambda: None, b"", Rules(10))
     request = kind.request.model_validate(
         {"dataset": {"id": "ds_x"}, "privacy": {"epsilon": 0.1, "delta": 1e-6}, "reuse": True}
     )
