@@ -28,7 +28,8 @@ def known() -> set[tuple[str, str]]:
 def cited() -> Iterator[tuple[str, str, Path]]:
     for folder in CITING:
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix not in (".py", ".md", ".html") or path == PAGE:
+            # Peers of benchmarks have environments of their own.
+            if path.suffix not in (".py", ".md", ".html") or path == PAGE or ".venv" in path.parts:
                 continue
             text = " ".join(path.read_text().split())
             for found in CITED.finditer(text):

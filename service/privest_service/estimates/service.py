@@ -1,5 +1,6 @@
 """From a request to a charged job, and from a job to its answer."""
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -7,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Lock
+from weakref import WeakValueDictionary
 
 import structlog
 from cachetools import FIFOCache
@@ -94,6 +96,10 @@ class Submissions:
         default_factory=Groups[EstimateCommand, _Seen], init=False, repr=False
     )
     _charges: Groups[Asked, Answer] = field(default_factory=Groups[Asked, Answer], init=False, repr=False)
+    _apart: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = field(
+        default_factory=WeakValueDictionary[tuple[str, ...], asyncio.Lock], init=False, repr=False
+    )
+    """Lets one question at a time about the same owners wait for what others hold, with a connection."""
     _drafts: FIFOCache[str, Draft] = field(
         default_factory=lambda: FIFOCache[str, Draft](_ROOM, getsizeof=lambda draft: draft.length), repr=False
     )
@@ -153,7 +159,8 @@ class Submissions:
                 asked = (ask, question, draft)
                 answer = await self._charges.do(owners, asked, self._charge_each, len(question.about))
         except ApartError:
-            return await in_thread(self.charge, ask, question, draft)
+            async with self._apart.setdefault(owners, asyncio.Lock()):
+                return await in_thread(self.charge, ask, question, draft)
         except (GrantRefuses, BudgetExceeded, AccountFrozen) as refused:
             raise await in_thread(refusals.as_known, self.database, refused, ask, question, draft) from None
         return self._charged(answer)

@@ -16,7 +16,7 @@ from privest_service.estimates import charging, service
 from privest_service.estimates.charging import Rules
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import resolve
-from privest_service.estimates.reservation import Answer
+from privest_service.estimates.reservation import Answer, EstimateCommand
 from privest_service.estimates.service import Submissions
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
@@ -143,18 +143,31 @@ def test_an_owner_that_another_process_holds_keeps_no_other_waiting(
     """A replica that was stopped in the middle of a charge, say."""
     monkeypatch.setattr(groups, "_LINES", 1)  # so that both are in one group
     held, free, submissions = World.make(database), World.make(database), submissions_on(database)
+    charge, now, most, lock = Submissions.charge, set[str](), list[int](), threading.Lock()
+
+    def counted(of: Submissions, command: EstimateCommand, *planned: Any) -> Answer:
+        if command.caller.id == held.analyst:
+            with lock:
+                now.add(command.key)
+                most.append(len(now))
+        answer = charge(of, command, *planned)
+        now.discard(command.key)
+        return answer
+
+    monkeypatch.setattr(Submissions, "charge", counted)
 
     async def main() -> None:
         with database.engine.connect() as other, other.begin():
             other.execute(text("SELECT 1 FROM owners WHERE id = :id FOR UPDATE"), {"id": held.owner})
-            waiting = asyncio.create_task(ask(submissions, held, "held"))
+            waiting = [asyncio.create_task(ask(submissions, held, f"held {at}")) for at in range(4)]
             (answer,) = await all_of(ask(submissions, free, "free"))
             assert isinstance(answer, Answer)
-            assert not waiting.done()
-        (answer,) = await all_of(waiting)
-        assert isinstance(answer, Answer)
+            assert not any(each.done() for each in waiting)
+        assert all(isinstance(each, Answer) for each in await all_of(*waiting))
 
     asyncio.run(main())
+    # One of them at a time had a connection; else few owners could take all that there are.
+    assert most == [1] * 4
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])
