@@ -36,8 +36,10 @@ class CompiledLibraries(BuildHookInterface[Any]):
             done = subprocess.run([compiler, *FLAGS, source, "-o", made, "-lm"], check=False)  # noqa: S603
             if done.returncode:
                 print(f"{source.name} does not compile: Privest is installed without it", file=sys.stderr)
-                return
+                library.unlink(missing_ok=True)  # an older one
+                continue
             made.replace(library)
             build_data["artifacts"].append(library.relative_to(root).as_posix())
-        build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        if build_data["artifacts"]:
+            build_data["pure_python"] = False
+            build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

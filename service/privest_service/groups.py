@@ -1,16 +1,23 @@
-"""What waits in one line is done together: in the order in which it came, group after group."""
+"""What waits in one line is done together, in the order in which it came; or apart, where that takes long."""
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from contextlib import asynccontextmanager
 from typing import Generic, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 from anyio import CapacityLimiter, to_thread
+
+from privest_service.problems import DatabaseUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 MOST = 32
 """Most of a group, by size: whoever comes next should not wait long for a transaction."""
+
+_PATIENCE = 30.0
+"""Seconds to wait for a turn: a little longer than the first of those that wait for a lock does."""
 
 _LINES = 2
 """Lines, each of which does one group at a time, in a thread with a connection to the database.
@@ -22,6 +29,33 @@ smaller groups.
 
 class ApartError(Exception):
     """Nothing was done about something in its group, where others would wait for it: do it by itself."""
+
+
+class Turns:
+    """Has what is about the same done one after another, each apart from its group."""
+
+    def __init__(self) -> None:
+        self._locks = WeakValueDictionary[Hashable, asyncio.Lock]()
+
+    @asynccontextmanager
+    async def turn(self, about: Hashable) -> AsyncIterator[None]:
+        """Wait until nothing else about this is done, and keep it so meanwhile.
+
+        Raises:
+            DatabaseUnavailable: half a minute was not enough. Nothing was done.
+        """
+        lock = self._locks.setdefault(about, asyncio.Lock())
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await lock.acquire()
+        except TimeoutError:
+            raise DatabaseUnavailable(
+                "Others are changing the same data. Nothing was written. Try again.", retry_after=5
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 class _Waits(NamedTuple, Generic[T, R]):

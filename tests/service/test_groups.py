@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from privest_service.groups import MOST, Groups
+from privest_service import groups as module
+from privest_service.groups import MOST, Groups, Turns
+from privest_service.problems import DatabaseUnavailable
 from testing.server import HANG_GUARD
 
 
@@ -139,5 +141,26 @@ def test_a_line_outlives_whatever_happens_in_a_thread() -> None:
         with pytest.raises(_PanicError):
             await asyncio.wait_for(groups.do("a", 9, act), HANG_GUARD)
         assert await asyncio.wait_for(groups.do("a", 1, act), HANG_GUARD) == 1
+
+    asyncio.run(main())
+
+
+def test_a_turn_is_waited_for_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns()
+
+    async def taken(about: str) -> None:
+        async with turns.turn(about):
+            pass
+
+    async def main() -> None:
+        async with turns.turn("a"), turns.turn("b"):
+            monkeypatch.setattr(module, "_PATIENCE", 0.0)
+            with pytest.raises(DatabaseUnavailable):
+                await taken("a")
+            monkeypatch.undo()
+            later = asyncio.create_task(taken("a"))
+            await asyncio.sleep(0)
+            assert not later.done()
+        await later
 
     asyncio.run(main())

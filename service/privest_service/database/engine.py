@@ -43,15 +43,19 @@ _FILE_SECONDS = 60.0
 A caller that gives its own patience waits for less.
 """
 
+_ENDED = "25P03"
+"""PostgreSQL's error code of a transaction with which nobody went on for long."""
+
 _IN_THE_WAY = (
-    *("40001", "40P01", "55P03"),
+    *("40001", "40P01", "55P03", _ENDED),
     *("23503", "23505", "SQLITE_CONSTRAINT_FOREIGNKEY"),
     *("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"),
 )
 """Errors of a transaction that met another one.
 
-They are serialization failures, deadlocks and lock timeouts, and rows that others were first to write or to
-delete. What CHECKs and triggers refuse is a fault of ours.
+They are serialization failures, deadlocks and lock timeouts, transactions that the server ended because this
+process did not go on with them, and rows that others were first to write or to delete. What CHECKs and
+triggers refuse is a fault of ours.
 """
 
 _BEFORE_COMMIT, _ONCE_COMMITTED = "before commit", "once committed"
@@ -124,7 +128,8 @@ class Database:
                 hide_parameters=True,  # errors are logged
                 isolation_level="READ COMMITTED",
                 connect_args={
-                    "options": f"-c timezone=UTC -c lock_timeout=5s -c {_IDLE}=60s",
+                    "options": "-c timezone=UTC -c lock_timeout=5s"
+                    + (f" -c {_IDLE}=60s" if patience is not None else ""),
                     # Of a server that went without a word one would else hear after hours.
                     "connect_timeout": _CONNECT_SECONDS,
                     "tcp_user_timeout": 30_000,
@@ -171,7 +176,7 @@ class Database:
                 act()
 
     def attempt(self, work: Callable[[Session], T]) -> T:
-        """Call `work` in a transaction as `run` does, but once, and wait a second for a lock at most.
+        """Call `work` in a transaction as `run` does, but once. PostgreSQL waits a second for each lock.
 
         Raises:
             InTheWayError: another transaction was in the way. Nothing was written.
@@ -301,7 +306,7 @@ def _told() -> Iterator[None]:
         state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", None)
         if code == sqlite3.SQLITE_ERROR:  # a fault in a statement
             raise
-        if isinstance(error, InternalError) and state != _READ_ONLY:
+        if isinstance(error, InternalError) and state not in (_READ_ONLY, _ENDED):
             raise
         log.warning("database unavailable", error=type(error.orig).__name__, state=state)
         if code == sqlite3.SQLITE_FULL or state == _FULL:

@@ -154,7 +154,8 @@ class Charging:
         }
         self._accounts = ledger.accounts_of(session, list(concerned.values()), lock=True) if concerned else []
         pairs = zip(asked, self._held, strict=True)
-        self._known = Known.of(session, [(ask, of.accesses) for ask, of in pairs if isinstance(of, _Held)])
+        open_to = [(each, held.accesses) for each, held in pairs if isinstance(held, _Held)]
+        self._known = Known.of(session, open_to)
         self._waiting = Waiting(session, {ask.caller.id for ask, _, _ in asked})
 
     def charge(self, place: int) -> Answer:

@@ -1,6 +1,5 @@
 """From a request to a charged job, and from a job to its answer."""
 
-import asyncio
 import hashlib
 import hmac
 import json
@@ -8,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from weakref import WeakValueDictionary
 
 import structlog
 from cachetools import FIFOCache
@@ -43,7 +41,7 @@ from privest_service.estimates.schemas import (
     EstimateRequest,
     InlineRef,
 )
-from privest_service.groups import ApartError, Groups
+from privest_service.groups import ApartError, Groups, Turns
 from privest_service.jobs.models import Job
 from privest_service.jobs.waiting import Waiting
 from privest_service.ledger import entries
@@ -96,10 +94,7 @@ class Submissions:
         default_factory=Groups[EstimateCommand, _Seen], init=False, repr=False
     )
     _charges: Groups[Asked, Answer] = field(default_factory=Groups[Asked, Answer], init=False, repr=False)
-    _apart: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = field(
-        default_factory=WeakValueDictionary[tuple[str, ...], asyncio.Lock], init=False, repr=False
-    )
-    """Lets one question at a time about the same owners wait for what others hold, with a connection."""
+    _apart: Turns = field(default_factory=Turns, init=False, repr=False)
     _drafts: FIFOCache[str, Draft] = field(
         default_factory=lambda: FIFOCache[str, Draft](_ROOM, getsizeof=lambda draft: draft.length), repr=False
     )
@@ -159,7 +154,8 @@ class Submissions:
                 asked = (ask, question, draft)
                 answer = await self._charges.do(owners, asked, self._charge_each, len(question.about))
         except ApartError:
-            async with self._apart.setdefault(owners, asyncio.Lock()):
+            # It may wait for a lock, with a connection: one of a caller's at a time.
+            async with self._apart.turn((caller.id, owners)):
                 return await in_thread(self.charge, ask, question, draft)
         except (GrantRefuses, BudgetExceeded, AccountFrozen) as refused:
             raise await in_thread(refusals.as_known, self.database, refused, ask, question, draft) from None
@@ -192,7 +188,8 @@ class Submissions:
                 ]
         except Problem:
             raise
-        except Exception:
+        except Exception as error:
+            log.warning("requests are looked at apart", error=type(error).__name__)
             return [ApartError() for _ in asks]
 
     def _look_apart(self, ask: EstimateCommand, rows: str | None = None) -> _Seen:
@@ -268,7 +265,8 @@ class Submissions:
             return self.database.attempt(lambda session: reserve_each(session, asked, self.rules))
         except Problem:
             raise
-        except Exception:
+        except Exception as error:
+            log.warning("questions are charged apart", error=type(error).__name__)
             return [ApartError() for _ in asked]
 
     def _charged(self, answer: Answer) -> Answer:

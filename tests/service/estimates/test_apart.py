@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, text
+from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
 from privest_service import groups
@@ -25,7 +26,7 @@ from privest_service.ledger.units import Limits
 from privest_service.limits import LONG
 from privest_service.problems import DatabaseUnavailable, Unavailable
 from privest_service.security.principals import Principal
-from testing.server import HANG_GUARD
+from testing.server import HANG_GUARD, until
 from testing.world import COST, KIND, TARGET, World, never
 
 ROOM = 10_000
@@ -154,9 +155,10 @@ def test_an_owner_that_another_process_holds_keeps_no_other_waiting(
         now.discard(command.key)
         return answer
 
-    monkeypatch.setattr(Submissions, "charge", counted)
-
     async def main() -> None:
+        # So that all plans are remembered, and what is asked next is one group.
+        await all_of(ask(submissions, held, "before"), ask(submissions, free, "before"))
+        monkeypatch.setattr(Submissions, "charge", counted)
         with database.engine.connect() as other, other.begin():
             other.execute(text("SELECT 1 FROM owners WHERE id = :id FOR UPDATE"), {"id": held.owner})
             waiting = [asyncio.create_task(ask(submissions, held, f"held {at}")) for at in range(4)]
@@ -171,14 +173,39 @@ def test_an_owner_that_another_process_holds_keeps_no_other_waiting(
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])
-def test_the_database_ends_the_transactions_of_who_is_gone_but_not_long_reads(database: Database) -> None:
+def test_the_database_ends_a_services_transactions_if_it_is_gone_but_no_long_reads(database_url: str) -> None:
     shown = text("SHOW idle_in_transaction_session_timeout")
-    with database.write() as session:
+    service, command = Database(database_url, patience=10.0), Database(database_url)
+    with service.write() as session:
         assert session.scalar(shown) == "1min"
-    with database.read(snapshot=True) as session:
+    with service.read(snapshot=True) as session:
         assert session.scalar(shown) == "0"
-    with database.write() as session:
+    with service.write() as session:
         assert session.scalar(shown) == "1min"
+    with command.write() as session:  # which may copy files for hours
+        assert session.scalar(shown) == "0"
+    service.close()
+    command.close()
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])
+def test_a_transaction_that_the_database_ended_is_begun_anew(database: Database) -> None:
+    def gone(pid: object) -> bool:
+        with database.read() as session:
+            there = text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid")
+            return session.scalar(there, {"pid": pid}) == 0
+
+    attempts = list[object]()
+
+    def work(session: Session) -> int | None:
+        attempts.append(session.scalar(text("SELECT pg_backend_pid()")))
+        if len(attempts) == 1:
+            session.execute(text("SET LOCAL idle_in_transaction_session_timeout = '1ms'"))
+            until(lambda: gone(attempts[0]))
+        return session.scalar(text("SELECT 7"))
+
+    assert database.run(work) == 7
+    assert len(attempts) == 2
 
 
 # What one may take of the queue, and of a transaction
