@@ -19,6 +19,8 @@ from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import resolve
 from privest_service.estimates.reservation import Answer, EstimateCommand
 from privest_service.estimates.service import Submissions
+from privest_service.exports.export import lines
+from privest_service.exports.verify import verify
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.ledger import charges
@@ -26,7 +28,7 @@ from privest_service.ledger.units import Limits
 from privest_service.limits import LONG
 from privest_service.problems import DatabaseUnavailable, Unavailable
 from privest_service.security.principals import Principal
-from testing.server import HANG_GUARD, until
+from testing.server import HANG_GUARD, SIGNER, until
 from testing.world import COST, KIND, TARGET, World, never
 
 ROOM = 10_000
@@ -135,6 +137,8 @@ def test_what_nobody_foresaw_stops_its_own_charge_and_all_hear_what_became_of_th
     with database.read() as session:
         assert sorted(session.scalars(select(IdempotencyKey.key))) == ["a", "b", "c"]
         assert world.accounts(session)[0].mu_squared_spent == 3 * COST.mu_squared
+    with database.read(snapshot=True) as session:
+        assert verify(lines(session), [SIGNER.public_key]).faults == []
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])

@@ -117,6 +117,7 @@ def test_a_job_that_is_held_keeps_no_other_from_being_claimed(database: Database
         assert jobs.queue(session)[0] == 2
         waiting = Waiting(session, ["somebody", "else"])
         assert (waiting.everybodys, waiting.own["somebody"], waiting.own["else"]) == (2, 2, 0)
+        assert not any(waiting.dummies.values())
         assert jobs.queue(session)[0] == 2
     assert [claim(database) for _ in range(3)] == [reserved[1], reserved[3], None]
     freeze(frozen, False)
