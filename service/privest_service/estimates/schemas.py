@@ -355,8 +355,9 @@ class Room(BaseModel):
     epsilon: Annotated[
         float | None,
         Field(
-            description="the largest ε that a question may have there, and by the terms of the caller's "
-            "grant, at this question's δ"
+            description="the largest ε, rounded down, with which this question is admitted at its δ by all "
+            "budgets and caps that the caller may know, and by the terms of its grant; 0 where none is; null "
+            "with δ = 0 on a gdp budget"
         ),
     ]
     times: Annotated[
