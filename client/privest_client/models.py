@@ -2273,7 +2273,7 @@ class Room(Model):
     """
     epsilon: Annotated[float | None, Field(title='Epsilon')]
     """
-    the largest ε, rounded down, with which this question is admitted at its δ by all budgets and caps that the caller may know, and by the terms of its grant; 0 where none is; null with δ = 0 on a gdp budget
+    the largest ε, rounded down, that all budgets, caps and terms which the caller may know admit for this question at its δ; 0 for none; null with δ = 0 on a gdp budget
     """
     times: Annotated[int, Field(title='Times')]
     """

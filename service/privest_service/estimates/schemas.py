@@ -355,9 +355,8 @@ class Room(BaseModel):
     epsilon: Annotated[
         float | None,
         Field(
-            description="the largest ε, rounded down, with which this question is admitted at its δ by all "
-            "budgets and caps that the caller may know, and by the terms of its grant; 0 where none is; null "
-            "with δ = 0 on a gdp budget"
+            description="the largest ε, rounded down, that all budgets, caps and terms which the caller may "
+            "know admit for this question at its δ; 0 for none; null with δ = 0 on a gdp budget"
         ),
     ]
     times: Annotated[
