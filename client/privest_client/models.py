@@ -414,6 +414,10 @@ class CapView(Model):
 
     dataset: Annotated[str, Field(title='Dataset')]
     cap: Amount | None
+    largest_query: Amount | None = None
+    """
+    the largest query without random batches that the cap admits at its δ, while nothing of it is spent; null without a cap
+    """
 
 
 class ChannelView(Model):
@@ -1144,11 +1148,17 @@ class LedgerPage(Model):
 
 class Left(Model):
     """
-    The largest further question that the cap of a grant covers, in the budget's present window.
+    What the cap of a grant has left for one question, in the budget's present window.
+
+    On a gdp budget it is at nine tenths of the cap's δ: a tenth is kept for questions with random batches.
     """
 
     epsilon: Annotated[float, Field(title='Epsilon')]
     delta: Annotated[float, Field(title='Delta')]
+    largest_query: Amount | None = None
+    """
+    the largest query without random batches that the cap admits at its own δ
+    """
     share: Annotated[float, Field(title='Share')]
     """
     of the cap that is left, as charges add up
@@ -2263,7 +2273,7 @@ class Room(Model):
     """
     epsilon: Annotated[float | None, Field(title='Epsilon')]
     """
-    the largest ε that a question may have there, and by the terms of the caller's grant, at this question's δ
+    the largest ε, rounded down, that all budgets, caps and terms which the caller may know admit for this question at its δ; 0 for none; null with δ = 0 on a gdp budget
     """
     times: Annotated[int, Field(title='Times')]
     """
@@ -2885,7 +2895,11 @@ class Budget(Model):
     """
     remaining: Amount
     """
-    the largest single further query
+    what is left for single queries; for gdp at nine tenths of δ, because a tenth is kept for queries with random batches
+    """
+    largest_query: Amount
+    """
+    the largest further query without random batches that is admitted at the δ of the limit; for basic at the δ that is left
     """
     share: Annotated[float, Field(title='Share')]
     """

@@ -329,7 +329,7 @@ def _rows_of_room(room: Any) -> Iterator[tuple[str, str]]:
         there = f"ε = {room.cost.epsilon:.4g} at δ = {room.cost.delta:.3g}"
         yield "which takes", f"{took} of {_LIMITS[room.scope]}, as costs add up ({there}); {left} is left"
         times = f"{room.times:,} of this ε" if room.covered else "none of this ε"
-        once = "" if room.epsilon is None else f", or for one of ε = {room.epsilon:.4g} at this δ"
+        once = "" if room.epsilon is None else f", or for one of ε = {room.epsilon:.15g} at this δ"
         yield "enough for", f"{times}{once}"
 
 

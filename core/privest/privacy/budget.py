@@ -61,6 +61,11 @@ def gaussian_budgets(target: PrivacyTarget) -> Budgets:
     return tuple((mu_for(epsilon, delta - slack), slack) for slack in slacks)
 
 
+def least_slack(delta: float) -> float:
+    """Return the least slack that a run with random batches may use at this δ."""
+    return delta * _SLACK_SHARES[0]
+
+
 def left_of(budgets: Budgets, mu_squared: float) -> Budgets:
     """What of each of the budgets is left beside releases without slack that cost this μ²."""
     left = ((mu * mu * ROUNDING_GUARD - mu_squared, slack) for mu, slack in budgets)

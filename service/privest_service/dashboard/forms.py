@@ -8,6 +8,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from privest_service import inputs
 from privest_service.inputs import Id
+from privest_service.ledger.schemas import Amount, NewBudget
+from privest_service.ledger.views import largest_single
 from privest_service.problems import Fault, Invalid
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -28,6 +30,17 @@ def number(text: str, name: str) -> float:
     if not _NUMBER.fullmatch(text):
         raise Invalid(faults=[Fault(location=name, rule="must be a number, like 0.5 or 1e-6")])
     return float(text)
+
+
+def largest_of_form(given: Mapping[str, str], composition: str) -> Amount:
+    """Return the largest single question of a budget or cap as a form has it, before it is saved.
+
+    Raises:
+        Invalid: the form holds no such budget.
+    """
+    amounts = {name: number(given.get(name, ""), name) for name in ("epsilon", "delta")}
+    budget = inputs.checked(NewBudget.model_validate, {**amounts, "composition": composition})
+    return largest_single(budget.limits())
 
 
 def from_json(text: str, name: str, rule: str) -> Any:

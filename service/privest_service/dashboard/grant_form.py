@@ -46,7 +46,7 @@ def fields_in_force(session: Session, owner_id: str, given: Mapping[str, str]) -
         **{name: None if amount is None else typed(amount) for name, amount in in_force.items()},
         "approval": "required" if told.approval else None,
         "purpose": told.purpose,
-        "max_epsilon": None if most is None else f"{most:g}",
+        "max_epsilon": None if most is None else typed(most),
         "expires": told.expires_at and iso(told.expires_at).removesuffix(_END_OF_DAY),
         "decide_within": None if told.decide_within is None else str(told.decide_within),
         "publish": "allowed" if told.publish else None,

@@ -108,7 +108,7 @@ def _address_with_less(
     if epsilon <= 0:
         return None
     asked: dict[str, Any] = {"dataset": dataset, "kind": details["estimate"]}
-    asked |= {"epsilon": f"{epsilon * (1 - 0.0005):.4g}", "delta": typed(details["delta"])}
+    asked |= {"epsilon": typed(epsilon), "delta": typed(details["delta"])}
     names, label = details.get("columns", []), details.get("label")
     if label is not None:
         asked["label"] = label

@@ -57,11 +57,25 @@ class CapView(BaseModel):
 
     dataset: str
     cap: Amount | None
+    largest_query: Annotated[
+        Amount | None,
+        Field(
+            description="the largest query without random batches that the cap admits at its δ, while "
+            "nothing of it is spent; null without a cap"
+        ),
+    ] = None
 
 
 class Left(Amount):
-    """The largest further question that the cap of a grant covers, in the budget's present window."""
+    """What the cap of a grant has left for one question, in the budget's present window.
 
+    On a gdp budget it is at nine tenths of the cap's δ: a tenth is kept for questions with random batches.
+    """
+
+    largest_query: Annotated[
+        Amount | None,
+        Field(description="the largest query without random batches that the cap admits at its own δ"),
+    ] = None
     share: Annotated[float, Field(description="of the cap that is left, as charges add up")]
     queries: Annotated[int, Field(description="questions of the analyst that were charged to it")]
 

@@ -35,7 +35,7 @@ from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_number
-from privest_service.ledger.views import budget
+from privest_service.ledger.views import budget, largest_single
 from privest_service.limits import in_thread
 from privest_service.problems import (
     DatasetInvalid,
@@ -338,9 +338,14 @@ def grant_view(grant: Grant, account: Account) -> GrantView:
 
 
 def _left(account: Account) -> Left:
-    told = budget(account)
-    left = told.remaining
-    return Left(epsilon=left.epsilon, delta=left.delta, share=max(0.0, 1 - told.share), queries=told.queries)
+    state = budget(account)
+    return Left(
+        epsilon=state.remaining.epsilon,
+        delta=state.remaining.delta,
+        largest_query=state.largest_query,
+        share=max(0.0, 1 - state.share),
+        queries=state.queries,
+    )
 
 
 @router.put("/{dataset_id}/cap", responses=documented(NotFound))
@@ -351,7 +356,9 @@ def put_cap(dataset_id: str, body: NewCap, caller: ManageDep, database: Database
         dataset = service.require_own(session, caller, dataset_id)
         limits = cap_of(session, dataset, body)
         service.put_cap(session, dataset, limits)
-        return CapView(dataset=dataset_id, cap=_amount(limits) if limits.capped else None)
+        if not limits.capped:
+            return CapView(dataset=dataset_id, cap=None)
+        return CapView(dataset=dataset_id, cap=_amount(limits), largest_query=largest_single(limits))
 
     return database.run(cap)
 

@@ -107,12 +107,9 @@ def require_terms(session: Session, dataset: Dataset, grant: Grant, kind: str, c
     if (most := limits_of_question(session, dataset, grant.max_epsilon)) is None:
         return
     if not is_within(charge, most):
-        raise GrantRefuses(
-            f"Your grant on dataset {dataset.id} allows questions up to ε = "
-            f"{as_number(most.epsilon, EPSILON):.6g} at δ = {as_number(most.delta, PROBABILITY):.3g}"
-            f"{_at_delta(most, charge)}. Ask with a smaller ε.",
-            dataset.id,
-        )
+        rate = ledger.limits_of(ledger.owner_account(session, dataset.owner_id)).slack_per_mu_squared
+        allowed = _allowed(most, charge, rate if charge.slack else None)
+        raise GrantRefuses(f"Your grant on dataset {dataset.id} allows {allowed}", dataset.id)
 
 
 def is_within(charge: Charge, most: Limits) -> bool:
@@ -144,13 +141,16 @@ def limits_of_question(session: Session, dataset: Dataset, max_epsilon: int | No
         raise Invalid(f"max_epsilon leaves no room for any question: {error}") from None
 
 
-def _at_delta(most: Limits, charge: Charge) -> str:
-    """The largest ε at a question's own δ, where it is another one and there is a formula."""
-    if most.composition == "basic" or charge.delta == most.delta:
-        return ""
+def _allowed(most: Limits, charge: Charge, slack_rate: float | None) -> str:
+    """Say what one question may have at most, at the δ of a refused one, and what to do."""
     delta = as_number(charge.delta, PROBABILITY)
-    largest = largest_within(most, delta)
-    return "" if largest is None else f", which is ε = {largest:.4g} at δ = {delta:.3g}"
+    largest = largest_within(most, delta, slack_rate=slack_rate)
+    if largest == 0.0:
+        return f"no question at δ = {delta:.3g}. Ask with a smaller δ."
+    if largest is None:  # δ = 0 on a gdp budget, for which there is no formula
+        allowed = f"ε = {as_number(most.epsilon, EPSILON):.15g} at δ = {most.room.delta:.3g}"
+        return f"one question at most the cost of {allowed}. Ask with a smaller ε."
+    return f"questions up to ε = {largest:.15g} at δ = {delta:.3g}. Ask with a smaller ε."
 
 
 def decide_by(grants: Sequence[Grant], hours: int) -> dict[str, datetime]:

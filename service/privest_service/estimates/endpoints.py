@@ -225,7 +225,7 @@ def _plan_route(kind: Kind) -> None:
             with database.read() as session:
                 found = room.room_of(session, caller, question, charged)
             told["room"] = found and found.model_dump()
-            told["warnings"] += room.warnings_of(found, told["privacy"]["delta"])
+            told["warnings"] += room.warnings_of(found, question.target)
             told["approval"] = "required" if question.approval else None
             if not isinstance(about, InlineRef):
                 stop_clock()

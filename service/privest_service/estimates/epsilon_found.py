@@ -1,6 +1,5 @@
 """Questions that are only planned: with an ε, or with what it is to be found by, from public facts alone."""
 
-from collections import Counter
 from collections.abc import Callable
 from math import inf
 
@@ -11,7 +10,7 @@ from privest_service.database import Database
 from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import Facts, ResolvedQuery, resolve, resolve_inline
-from privest_service.estimates.room import known_accounts
+from privest_service.estimates.room import charges_of, known_accounts, largest_epsilon
 from privest_service.estimates.schemas import (
     Accuracy,
     EstimateRequest,
@@ -19,7 +18,6 @@ from privest_service.estimates.schemas import (
     PlanPrivacy,
     RequestedPrivacy,
 )
-from privest_service.ledger.views import largest_query
 from privest_service.problems import Invalid
 from privest_service.security.principals import Principal
 
@@ -75,7 +73,7 @@ def to_plan(
         except ValueError as none:
             raise Invalid(str(none)) from None
     if wanted.share is not None:
-        return at(_largest(database, caller, at(_ANY), wanted.share))
+        return _within_share(database, planner, caller, at, wanted.share)
     assert wanted.epsilon is not None  # noqa: S101 - one of three is there
     return at(wanted.epsilon)
 
@@ -119,24 +117,32 @@ def _names(told: tuple[ColumnError, ...]) -> str:
     return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
-def _largest(database: Database, caller: Principal, question: ResolvedQuery, share: float) -> float:
-    """The largest ε that takes at most a share of what is left of each account that the caller may know."""
+def _within_share(
+    database: Database,
+    planner: Planner,
+    caller: Principal,
+    at: Callable[[float], ResolvedQuery],
+    share: float,
+) -> ResolvedQuery:
+    """Resolve the query with the largest ε that takes at most a share of what is left to the caller."""
+    question = at(_ANY)
     with database.read() as session:
-        known = [
-            (account, subject.target.delta)
-            for subject in question.about
-            for account in known_accounts(session, caller, subject)
-        ]
-    if not known:
-        raise Invalid(
-            "You have no cap on this data, so that no share of what is left can be found. Give epsilon, or "
-            "the accuracy that you need."
-        )
-    times = Counter(account.id for account, _ in known)
-    largest = [largest_query(account, delta, share / times[account.id]) for account, delta in known]
-    most = min((epsilon for epsilon in largest if epsilon is not None), default=None)
-    if most is None or None in largest:
+        if not any(next(known_accounts(session, caller, each), None) for each in question.about):
+            raise Invalid(
+                "You have no cap on this data, so that no share of what is left can be found. Give epsilon, "
+                "or the accuracy that you need."
+            )
+        most = largest_epsilon(session, caller, question, slack=False, share=share)
+        careful = largest_epsilon(session, caller, question, slack=True, share=share)
+    if most is None or careful is None:
         raise Invalid("With δ = 0 no ε follows from a share of this budget. Say epsilon, or a delta above 0.")
     if most == 0.0:
-        raise Invalid("Nothing is left of the budget, or of a cap.")
-    return float(f"{most * (1 - 0.0005):.4g}")  # down, to digits that people can write down
+        raise Invalid("Nothing is left of the budget, or of a cap, at this δ.")
+    if careful < most and any(charge.slack for charge in charges_of(planner.plan(at(most)))):
+        most = careful
+        if most == 0.0:
+            raise Invalid(
+                "Too little is left of the δ that is kept for random batches. Choose a smaller delta, or "
+                "full gradients."
+            )
+    return at(most)

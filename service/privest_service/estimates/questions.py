@@ -29,6 +29,7 @@ from privest_service.estimates.schemas import (
 )
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
+from privest_service.ledger.units import chargeable
 from privest_service.problems import Invalid
 from privest_service.security.principals import Principal
 
@@ -43,20 +44,30 @@ def digest_of(content: Any) -> str:
 
 @dataclass(frozen=True)
 class QueryTarget:
-    """A dataset that is asked about, and the privacy of its records."""
+    """One dataset of a query, and the privacy of its records.
+
+    Attributes:
+        dataset_id: the dataset.
+        owner_id: who is charged.
+        shape: public facts of the dataset.
+        target: (ε, δ) that the query is planned and charged with, in whole units of the ledger.
+        requested: (ε, δ) as requested, by which the digest tells queries apart; None where it is the target.
+    """
 
     dataset_id: str
     owner_id: str
     shape: DatasetMetadata
     target: PrivacyTarget
+    requested: PrivacyTarget | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
         """The facts by which the digest tells this dataset and its privacy from others."""
         recipe = self.shape.recipe
         chosen = {} if recipe is None else {"columns": list(recipe.chosen), "label": recipe.label}
-        told = {"dataset": self.dataset_id, "epsilon": self.target.epsilon, "delta": self.target.delta}
-        return told | chosen
+        requested = self.requested or self.target
+        facts = {"dataset": self.dataset_id, "epsilon": requested.epsilon, "delta": requested.delta}
+        return facts | chosen
 
 
 @dataclass(frozen=True)
@@ -267,5 +278,5 @@ def _subject(
     if delta is None:
         pure = account.composition == "basic" and account.delta_limit == 0
         delta = 0.0 if pure else shape.n**-1.5
-    rate = ledger.limits_of(account).slack_per_mu_squared
-    return QueryTarget(dataset_id, account.owner_id, asked, PrivacyTarget(privacy.epsilon, delta, rate))
+    requested = PrivacyTarget(privacy.epsilon, delta, ledger.limits_of(account).slack_per_mu_squared)
+    return QueryTarget(dataset_id, account.owner_id, asked, chargeable(requested), requested)

@@ -85,7 +85,7 @@ def told(
             room = room_of(session, ask.caller, question, asked)
         if room is not None:
             refused.room = room.model_dump()
-            refused.detail = " ".join(filter(None, (refused.detail, in_words(room, question.target))))
+            refused.detail = " ".join(filter(None, (refused.detail, in_words(room, question))))
     return refused
 
 

@@ -1,5 +1,6 @@
 """What a question takes of the budget and of the caps that its caller may know."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import add
@@ -33,16 +34,16 @@ def charges_of(planned: Plan) -> list[Charge]:
 def room_of(
     session: Session, caller: Principal, question: ResolvedQuery, charges: Sequence[Charge]
 ) -> Room | None:
-    """What a question takes of the account with least room, of those that its caller may know; None of none.
+    """Return the budget impact of a query on the tightest account that its caller may know, or None.
 
     An owner knows its budget and the caps on its datasets, an analyst the caps of its own grants alone, and
-    the most that these allow for one question.
+    the most that these allow for one query.
 
     Args:
         session: to read accounts in.
         caller: who asks.
-        question: what is asked.
-        charges: of each of its datasets.
+        question: the query.
+        charges: the charge of each of its datasets.
     """
     found = dict[int, tuple[Account, list[Charge]]]()
     for subject, charge in zip(question.about, charges, strict=True):
@@ -52,11 +53,10 @@ def room_of(
         return None
     taken = [(account, reduce(add, charges)) for account, charges in found.values()]
     account, charge = min(taken, key=_left_after)
-    limits, delta = ledger.limits_of(account), question.about[0].target.delta
-    times, largest = min(times_covered(*each) for each in taken), [largest_query(account, delta)]
+    limits = ledger.limits_of(account)
+    times = min(times_covered(*each) for each in taken)
     for subject, charged in zip(question.about, charges, strict=True):
         if most := limits_of_grant(session, subject.dataset_id, caller.id):
-            largest.append(largest_within(most, delta))
             times = times if is_within(charged, most) else 0
     return Room(
         scope=account.scope,  # pyright: ignore[reportArgumentType]
@@ -64,10 +64,49 @@ def room_of(
         cost=_cost(limits, charge),
         share=share_of_charge(limits, charge),
         left=max(0.0, 1 - share(limits, account)),
-        epsilon=min((epsilon for epsilon in largest if epsilon is not None), default=None),
+        epsilon=largest_epsilon(session, caller, question, slack=any(each.slack for each in charges)),
         times=times,
         covered=times > 0,
     )
+
+
+def largest_epsilon(
+    session: Session, caller: Principal, question: ResolvedQuery, *, slack: bool, share: float = 1.0
+) -> float | None:
+    """Return the largest ε, in whole units, that a query may have by all that its caller may know.
+
+    These are the accounts of `known_accounts`, and the terms of the caller's grants. It is 0 where they admit
+    no ε at the query's δ. None where they set no limit, or one for δ = 0 on a gdp budget, where the cost
+    depends on the releases.
+
+    Args:
+        session: to read accounts in.
+        caller: who asks.
+        question: the query, whose own ε does not matter.
+        slack: whether its run uses slack.
+        share: most of what is left of each account that it may take.
+    """
+    known = [
+        (account, subject.target)
+        for subject in question.about
+        for account in known_accounts(session, caller, subject)
+    ]
+    times = Counter(account.id for account, _ in known)
+    found = [
+        largest_query(
+            account,
+            target.delta,
+            share,
+            times=times[account.id],
+            slack_rate=target.slack_per_mu_squared if slack else None,
+        )
+        for account, target in known
+    ]
+    for subject in question.about:
+        if most := limits_of_grant(session, subject.dataset_id, caller.id):
+            rate = subject.target.slack_per_mu_squared if slack else None
+            found.append(largest_within(most, subject.target.delta, slack_rate=rate))
+    return None if None in found else min((each for each in found if each is not None), default=None)
 
 
 def _cost(limits: Limits, charge: Charge) -> Amount:
@@ -89,14 +128,27 @@ def times_covered(account: Account, charge: Charge) -> int:
     return min(left[name] // amount for name in names if (amount := getattr(charge, name)))
 
 
-def warnings_of(room: Room | None, delta: float) -> list[str]:
-    """What an analyst should know of a question of this δ beside the limit that it counts against."""
-    if room is None or delta <= room.limit.delta:
+def warnings_of(room: Room | None, target: PrivacyTarget) -> list[str]:
+    """Return what a caller should know of a query with this target before it asks."""
+    if room is None:
         return []
-    return [
-        f"δ of this question, {delta:.3g}, is above that of {_CALLED[room.scope]}, {room.limit.delta:.3g}, "
-        f"where it costs ε = {room.cost.epsilon:.3g}: take a δ that is no larger"
-    ]
+    found = list[str]()
+    if target.delta > room.limit.delta:
+        found.append(
+            f"δ of this question, {target.delta:.3g}, is above that of {_CALLED[room.scope]}, "
+            f"{room.limit.delta:.3g}, where it costs ε = {room.cost.epsilon:.3g}: take a δ that is no larger"
+        )
+    if not room.covered:
+        found.append(f"this would be refused{_largest_in_words(room)}")
+    return found
+
+
+def _largest_in_words(room: Room) -> str:
+    if room.epsilon is None:
+        return ""
+    if room.epsilon == 0.0:
+        return ": no ε fits at this δ"
+    return f": room for ε = {room.epsilon:.15g} at this δ"  # exact, so that it can be asked with
 
 
 def known_accounts(session: Session, caller: Principal, subject: QueryTarget) -> Iterator[Account]:
@@ -112,12 +164,16 @@ def known_accounts(session: Session, caller: Principal, subject: QueryTarget) ->
             yield account
 
 
-def in_words(room: Room, target: PrivacyTarget) -> str:
-    """What a refused question costs, and what is left for it."""
-    largest = "" if room.epsilon is None else f": room for ε = {room.epsilon:.4g} at that δ"
+def in_words(room: Room, question: ResolvedQuery) -> str:
+    """Say what a refused query costs, and the largest that is admitted in its place."""
+    target = question.target
+    within = target.epsilon <= room.limit.epsilon and target.delta <= room.limit.delta
+    # Alone, within the limit and with nothing spent, a query is only refused for the δ that is kept back.
+    alone = room.left == 1.0 and len(question.about) == 1 and within
+    kept = " A tenth of δ is kept for queries with random batches." if alone else ""
     return (
         f"It costs ε = {target.epsilon:.6g} at δ = {target.delta:.3g}, which is {_percent(room.share)} of "
-        f"{_CALLED[room.scope]}. {_percent(room.left)} of it is left{largest}."
+        f"{_CALLED[room.scope]}. {_percent(room.left)} of it is left{_largest_in_words(room)}.{kept}"
     )
 
 

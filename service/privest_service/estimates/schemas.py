@@ -355,8 +355,8 @@ class Room(BaseModel):
     epsilon: Annotated[
         float | None,
         Field(
-            description="the largest ε that a question may have there, and by the terms of the caller's "
-            "grant, at this question's δ"
+            description="the largest ε, rounded down, that all budgets, caps and terms which the caller may "
+            "know admit for this question at its δ; 0 for none; null with δ = 0 on a gdp budget"
         ),
     ]
     times: Annotated[

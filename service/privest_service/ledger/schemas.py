@@ -162,7 +162,20 @@ class Budget(BaseModel):
     ] = None
     limit: Amount
     spent: Annotated[Spent, Field(description="for gdp: the least ε that all charges guarantee at δ")]
-    remaining: Annotated[Amount, Field(description="the largest single further query")]
+    remaining: Annotated[
+        Amount,
+        Field(
+            description="what is left for single queries; for gdp at nine tenths of δ, because a tenth is "
+            "kept for queries with random batches"
+        ),
+    ]
+    largest_query: Annotated[
+        Amount,
+        Field(
+            description="the largest further query without random batches that is admitted at the δ of the "
+            "limit; for basic at the δ that is left"
+        ),
+    ]
     share: Annotated[
         float, Field(description="of the limit that is spent, in the currency in which charges add up")
     ]

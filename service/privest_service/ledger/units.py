@@ -3,7 +3,7 @@
 μ² is counted in 1e-12, ε in 1e-9, slack and δ in 1e-18.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from math import ceil, floor, inf, nextafter, sqrt
@@ -54,6 +54,23 @@ def _up(value: float | Decimal, per_one: int) -> int:
 
 def _down(value: float | Decimal, per_one: int) -> int:
     return min(_units(value, per_one, ROUND_FLOOR), _MOST - 1)
+
+
+def chargeable(target: PrivacyTarget) -> PrivacyTarget:
+    """Round ε and δ down to the ledger's units, so that a query runs with exactly what it is charged.
+
+    An amount below one unit stays as it is, and is charged as one unit.
+    """
+    return replace(
+        target,
+        epsilon=_whole_units(target.epsilon, EPSILON),
+        delta=_whole_units(target.delta, PROBABILITY),
+    )
+
+
+def _whole_units(value: float, per_one: int) -> float:
+    # `_decimal` reads these units back exactly: the float nearest to them is written as they are.
+    return _units(value, per_one, ROUND_FLOOR) / per_one or value
 
 
 @dataclass(frozen=True)
@@ -169,6 +186,16 @@ def number_above(units: int, per_one: int) -> float:
     """The number of units as a float that is not less than it."""
     value = units / per_one
     return value if Fraction(value) >= Fraction(units, per_one) else nextafter(value, inf)
+
+
+def epsilon_below(value: float) -> float:
+    """Return the largest whole number of the ledger's units of ε that is not more than this."""
+    return as_number(_down(value, EPSILON), EPSILON)
+
+
+def probability_units(delta: float) -> int:
+    """Return the units that a query of this δ, once `chargeable`, is charged."""
+    return _up(_whole_units(delta, PROBABILITY), PROBABILITY)
 
 
 def as_number(units: int, per_one: int) -> float:

@@ -1,5 +1,6 @@
 """Budgets and entries as their owner reads them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -10,6 +11,7 @@ from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from privest.privacy.best_guess import best_guess
+from privest.privacy.budget import least_slack
 from privest.privacy.calibration import epsilon_for, epsilon_within
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest_service.jobs.models import Job
@@ -24,17 +26,20 @@ from privest_service.ledger.units import (
     Charge,
     Limits,
     as_number,
+    epsilon_below,
     mu_above,
     mu_below,
     number_above,
+    probability_units,
 )
 
 
 def budget(account: Account) -> Budget:
-    """Limit, spent and remaining of an account.
+    """Return limit, spent, remaining and largest further query of an account.
 
-    For gdp, spent ε is the least with slack limit + δ_Gμ(ε) <= Δ at the spent μ², rounded up, and
-    remaining is the largest ε that one more query without slack may have, at δ = Δ − slack limit.
+    For gdp, spent ε is the least with slack limit + δ_Gμ(ε) <= Δ at the spent μ², rounded up. Remaining is
+    the largest ε that one more query without slack may have at δ = Δ − slack limit, and the largest query
+    has the largest ε that is admitted at the δ of the budget itself.
     """
     limits = limits_of(account)
     basic = Amount(
@@ -51,12 +56,16 @@ def budget(account: Account) -> Budget:
         )
         left = largest_query(account, room.delta) or 0.0
         remaining = Amount(epsilon=left, delta=room.delta if left else 0.0)
+        delta = as_number(limits.delta, PROBABILITY)
+        largest = largest_query(account, delta) or 0.0
+        largest = Amount(epsilon=largest, delta=delta if largest else 0.0)
     else:
         spent = basic
         remaining = Amount(
             epsilon=as_number(limits.epsilon - account.epsilon_spent, EPSILON),
             delta=as_number(limits.delta - account.delta_spent, PROBABILITY),
         )
+        largest = remaining
     return Budget(
         composition=limits.composition,
         window=account.window,
@@ -70,38 +79,72 @@ def budget(account: Account) -> Budget:
             slack=as_number(account.slack_spent, PROBABILITY),
         ),
         remaining=remaining,
+        largest_query=largest,
         share=share(limits, account),
         queries=account.queries,
         basic=basic,
     )
 
 
-def largest_query(account: Account, delta: float, share: float = 1.0) -> float | None:
-    """The largest ε that one more query without slack may have at this δ, of a share of what is left.
+def largest_query(
+    account: Account, delta: float, share: float = 1.0, *, times: int = 1, slack_rate: float | None = None
+) -> float | None:
+    """Return the largest ε, in whole units, that is admitted at this δ; 0 if there is none.
 
-    None where δ = 0 on a gdp budget: there it depends on what the query releases.
+    None at δ = 0 on a gdp budget, where the cost depends on the releases.
+
+    Args:
+        account: the budget or cap.
+        delta: δ of the query.
+        share: most of what is left of ε, or of μ² and slack, that the queries may take together.
+        times: number of queries with this ε and δ that have to fit together.
+        slack_rate: `slack_per_mu_squared` of a query that draws random batches, whose certificate uses slack.
     """
     limits = limits_of(account)
+    left = {
+        name: max(0, getattr(account, f"{name}_limit") - getattr(account, f"{name}_spent"))
+        for name in limits.counted
+    }
+    return _largest(limits, left, delta, Fraction(share) / times, times, slack_rate=slack_rate)
 
-    def of(left: int) -> int:
-        return floor(Fraction(share) * left)
 
-    epsilon, mu_squared = limits.epsilon - account.epsilon_spent, limits.mu_squared - account.mu_squared_spent
-    return _largest(limits, of(epsilon), of(mu_squared), delta)
+def largest_within(limits: Limits, delta: float, *, slack_rate: float | None = None) -> float | None:
+    """Return what `largest_query` does for an account with these limits of which nothing is spent."""
+    left = {name: getattr(limits, name) for name in limits.counted}
+    return _largest(limits, left, delta, Fraction(1), 1, slack_rate=slack_rate)
 
 
-def largest_within(limits: Limits, delta: float) -> float | None:
-    """The largest ε that a query without slack may have at this δ, where nothing of the limits is spent.
+def largest_single(limits: Limits) -> Amount:
+    """Return the largest query that a budget with these limits admits while nothing of it is spent.
 
-    None where δ = 0 on a gdp budget: there it depends on what the query releases.
+    It is without slack, and at the δ of the budget.
     """
-    return _largest(limits, limits.epsilon, limits.mu_squared, delta)
+    delta = as_number(limits.delta, PROBABILITY)
+    return Amount(epsilon=largest_within(limits, delta) or 0.0, delta=delta)
 
 
-def _largest(limits: Limits, epsilon: int, mu_squared: int, delta: float) -> float | None:
+def _largest(
+    limits: Limits,
+    left: Mapping[str, int],
+    delta: float,
+    share: Fraction,
+    times: int,
+    *,
+    slack_rate: float | None,
+) -> float | None:
     if limits.composition == "basic":
-        return as_number(epsilon, EPSILON)
-    return epsilon_within(mu_below(mu_squared), delta) if delta else None
+        fits = probability_units(delta) * times <= left["delta"]
+        return as_number(floor(share * left["epsilon"]), EPSILON) if fits else 0.0
+    if delta == 0:
+        return None
+    mu_squared, slack = (floor(share * left[name]) for name in ("mu_squared", "slack"))
+    if slack_rate is not None:
+        if Fraction(least_slack(delta)) * PROBABILITY > slack:
+            return 0.0
+        # Beyond the least slack, a run uses no more than this rate times the μ² of its (ε, δ).
+        covered = Fraction(slack, PROBABILITY) / Fraction(slack_rate) * MU_SQUARED
+        mu_squared = min(mu_squared, floor(covered))
+    return epsilon_below(epsilon_within(mu_below(mu_squared), delta))
 
 
 def share(

@@ -14,7 +14,7 @@ from privest_service.ledger.service import owner_account
 from privest_service.reports.formatting import day, left_percent, rounded_down, rounded_up, spent_percent
 from testing.history import past
 from testing.scenes import Desk, analyst_called, answered, books, dataset_called, owner_called
-from testing.server import Caller, Server, until
+from testing.server import ADMIN_KEY, Caller, Server, until
 
 
 def _text(page: str) -> str:
@@ -226,9 +226,10 @@ def test_the_budget_page_says_what_is_left_of_what_until_when(
 ) -> None:
     owner, _ = asked
     desk, budget = Desk(site, owner.key), owner.budget()
-    left, most = left_percent(1 - budget["share"]), rounded_down(budget["remaining"]["epsilon"])
+    left, most = left_percent(1 - budget["share"]), rounded_down(budget["largest_query"]["epsilon"])
     told = _text(desk.get("/budget").text)
-    assert f"{left} of the budget, which is ε 3 at δ 1e−5. As one question that is ε {most} at δ" in told
+    assert f"{left} of the budget, which is ε 3 at δ 1e−5. The largest single question that fits" in told
+    assert f"that fits has ε {most} at δ 1e−5, because a tenth of δ is kept" in told
     assert "It does not expire: what is left stays until it is spent." in told
     rules = {"renewal": {"every": "month"}}
     assert owner.patch(f"/v1/owners/{owner.id}/budget", json=rules).status_code == 200
@@ -330,3 +331,57 @@ def test_the_form_of_a_grant_begins_with_the_cap_in_force(site: Server) -> None:
     assert (fields["epsilon"], fields["delta"], fields["purpose"]) == ("0.7", "1e-6", "a trial")
     assert "<button>Save</button>" in page
     assert "<button>Grant</button>" in Desk(site, owner.key).get("/analysts").text
+
+
+def _largest(page: str) -> str:
+    """What a page says of the largest question, beside a form that sets a budget or a cap."""
+    return _text("".join(re.findall(r"<p[^>]* data-largest>.*?</p>", page, re.DOTALL)))
+
+
+KEPT = "because a tenth of δ is kept for questions with random batches."
+
+
+@pytest.mark.parametrize("composition", ["gdp", "basic"])
+def test_a_form_says_the_largest_question_before_a_budget_or_a_cap_is_saved(
+    site: Server, composition: str
+) -> None:
+    owner, analyst = owner_called(site, "Asking once", 1.0, composition), analyst_called(site, "Once")
+    dataset, desk = dataset_called(owner, "Rows"), Desk(site, owner.key)
+    why = f", {KEPT}" if composition == "gdp" else "."
+    mosts = ("0.993", "1.98", "0.496") if composition == "gdp" else ("1", "2", "0.5")
+    assert _largest(desk.get("/budget").text) == f"One question has at most ε {mosts[0]} at δ 1e−5{why}"
+
+    raised = desk.post("/budget", {"epsilon": "2", "delta": "1e-5", "see": "yes"})
+    assert raised.status_code == 200
+    assert _largest(raised.text) == f"One question has at most ε {mosts[1]} at δ 1e−5{why}"
+    assert 'name="epsilon" required inputmode="decimal" value="2"' in raised.text
+    cap = {"analyst": analyst.id, "dataset": dataset, "epsilon": "0.5", "delta": "", "see": "yes"}
+    capped = desk.post("/analysts", cap)
+    assert capped.status_code == 200
+    assert _largest(capped.text) == f"One question has at most ε {mosts[2]} at δ 1e−5{why}"
+    assert owner.budget()["limit"]["epsilon"] == 1.0, "it was only shown"
+    assert analyst.get(f"/v1/datasets/{dataset}").status_code == 404, "so was the grant"
+    for path, form in (("/budget", {"epsilon": "2"}), ("/analysts", cap | {"epsilon": "-1"})):
+        assert desk.post(path, form | {"see": "yes"}).status_code == 422
+    told = _text(desk.get("/budget").text)
+    assert f"The largest single question that fits has ε {mosts[0]} at δ 1e−5" in told
+
+    admin = Desk(site, ADMIN_KEY)
+    assert _largest(admin.get("/admin").text) == f"One question has at most ε 0.994 at δ 1e−6, {KEPT}"
+    form = {"name": "Not made", "epsilon": "2", "delta": "1e-5", "composition": composition, "see": "yes"}
+    seen = admin.post("/admin/owners", form).text
+    assert _largest(seen) == f"One question has at most ε {mosts[1]} at δ 1e−5{why}"
+    assert "Not made" not in _text(seen)
+    assert 'value="Not made"' in seen
+
+
+def test_a_plan_that_takes_too_much_leads_to_the_largest_that_fits(site: Server) -> None:
+    """The link plans exactly the largest ε, which is then admitted."""
+    owner = owner_called(site, "Asking all", 1.0)
+    dataset, desk = dataset_called(owner, "Rows"), Desk(site, owner.key)
+    page = desk.get(f"/what-if?dataset={dataset}&epsilon=1&delta=1e-5").text
+    assert "The largest that still fits has ε = 0.993093398 at this δ." in _text(page)
+    (link,) = re.findall(r'href="/dashboard(/what-if\?[^"]*)">Plan with that', page)
+    assert "The budget covers this." in _text(desk.get(html.unescape(link)).text)
+    answered(owner, dataset, epsilon=0.993093398, delta=1e-5)
+    assert owner.budget()["share"] <= 1

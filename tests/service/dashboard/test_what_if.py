@@ -12,7 +12,7 @@ from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery
-from privest_service.reports.formatting import number
+from privest_service.reports.formatting import number, typed
 from testing.scenes import Desk, analyst_called, owner_called
 from testing.server import Caller, Server
 
@@ -84,7 +84,7 @@ def test_epsilon_is_found_as_the_interface_finds_it(
     found = planned["privacy"]["epsilon"]
     desk = Desk(site, owner.key)
     page = desk.get(f"/what-if?dataset={dataset}&delta=1e-6&epsilon=&{said}").text
-    assert f"<strong>{found:g}</strong>." in page
+    assert f"<strong>{typed(found)}</strong>." in page
     for column in planned["columns"]:
         told = rf"<bdi>{column['name']}</bdi></td><td class=\"n\">± {number(column['radius_95'])}<"
         assert re.search(told, page), column

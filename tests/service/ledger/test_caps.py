@@ -44,6 +44,7 @@ def test_datasets_declared_to_hold_the_same_rows_share_a_cap(server: Server, row
     assert cap(owner, one["id"], epsilon=0.5, delta=1e-5).json() == {
         "dataset": one["id"],
         "cap": {"epsilon": 0.5, "delta": 1e-5},
+        "largest_query": {"epsilon": 0.496215629, "delta": 1e-5},
     }
     job = ask(owner, one["id"], 0.4)
     assert [charge["scope"] for charge in job.json()["charges"]] == ["owner", "dataset"]

@@ -9,7 +9,7 @@ from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
 from privest_service import limits
-from privest_service.dashboard.forms import number, texts
+from privest_service.dashboard.forms import largest_of_form, number, texts
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.session_auth import AdminDep, FormDep, Visitor, admin
 from privest_service.database import Database, now
@@ -36,6 +36,9 @@ from privest_service.security.service import require_owner
 router = APIRouter(prefix="/dashboard/admin", route_class=Page, dependencies=[Depends(admin)])
 
 _PAGE = 50
+
+_FIRST = {"epsilon": "1", "delta": "1e-6", "composition": "gdp"}
+"""Budget that the form for a new owner begins with."""
 
 _LIMITS = (
     limits.REQUESTS,
@@ -86,9 +89,16 @@ def _owners(
     with database.read() as session:
         rows = session.execute(statement.order_by(Owner.id).limit(_PAGE)).all()
     content: dict[str, Any] = {"problem": None, "made": None, "given": {}} | told
+    begun, largest = _FIRST | content["given"], None
+    try:
+        largest = largest_of_form(begun, begun["composition"])
+    except Invalid as error:
+        content["problem"] = content["problem"] or error
     return render(
         request,
         "admin.html",
+        largest=largest,
+        begun=begun,
         status=content["problem"].status if content["problem"] else 200,
         visitor=visitor,
         rows=[
@@ -103,8 +113,13 @@ def _owners(
 
 @router.post("/owners")
 def create_owner(request: Request, visitor: AdminDep, database: DatabaseDep, form: FormDep) -> Response:
-    """Make an owner with its budget; its first key is shown once."""
+    """Make an owner with its budget, and show its first key once.
+
+    Where the form asks to `see` it, only show the largest question of the budget.
+    """
     given = texts(form)
+    if "see" in given:
+        return _owners(request, visitor, database, given=given)
     try:
         amounts = {name: number(given.get(name, ""), name) for name in ("epsilon", "delta")}
         budget = amounts | {"composition": given.get("composition", "gdp")}

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from privest_service.dashboard import what_is_learned
 from privest_service.dashboard.charts import bars
-from privest_service.dashboard.forms import identifier, number, texts
+from privest_service.dashboard.forms import identifier, largest_of_form, number, texts
 from privest_service.dashboard.grant_form import (
     CHOICES,
     TERMS,
@@ -36,7 +36,7 @@ from privest_service.ledger.models import WHOLE, Account
 from privest_service.ledger.units import EPSILON, Charge, Limits, as_number
 from privest_service.ledger.views import epsilon_of, share_of_charge
 from privest_service.problems import Fault, Invalid, NotFound, Problem
-from privest_service.reports.formatting import percent, rounded_down
+from privest_service.reports.formatting import percent, rounded_down, typed
 from privest_service.reports.shares import analysts_of, by_analyst
 from privest_service.reports.words import terms_of
 from privest_service.security.dependencies import DatabaseDep
@@ -102,6 +102,16 @@ def _page(
             what_is_learned.everybody(session, account),
         ]
         new = _newcomer(session, given, names)
+    limits, largest = ledger.limits_of(account), None
+    if given.get("epsilon"):
+        amounts = {
+            "epsilon": given["epsilon"],
+            "delta": given.get("delta") or typed(views.budget(account).limit.delta),
+        }
+        try:
+            largest = largest_of_form(amounts, limits.composition)
+        except Invalid as error:
+            problem = problem or (error if "see" in given else None)
     return render(
         request,
         "analysts.html",
@@ -115,6 +125,8 @@ def _page(
         known=names | new,
         learned=learned,
         delta=views.budget(account).limit.delta,
+        largest=largest,
+        composition=limits.composition,
         given=given,
         problem=problem,
         kind_choices=CHOICES,
@@ -181,7 +193,7 @@ def _rows(session: Session, account: Account, names: dict[str, str], page: int) 
                 dataset=dataset,
                 cap=cap if capped else None,
                 limited_by=limited[dataset.lineage],
-                left=views.budget(capped).remaining.epsilon if capped else None,
+                left=views.budget(capped).largest_query.epsilon if capped else None,
                 of_cap=share_of_charge(ledger.limits_of(capped), sums) if capped else None,
                 spent=share_of_charge(limits, sums),
                 epsilon=epsilon_of(limits, sums),
@@ -200,7 +212,7 @@ def _limited_by(session: Session, account: Account) -> defaultdict[str, list[str
     )
     for each in session.scalars(capped):
         if (limits := ledger.limits_of(each)).capped:
-            left = views.budget(each).remaining.epsilon
+            left = views.budget(each).largest_query.epsilon
             cap = f"the dataset's cap of ε {rounded_down(as_number(limits.epsilon, EPSILON))}"
             found[each.subject] = ["your budget", *pace, f"{cap}, with room for ε {rounded_down(left)}"]
     return found
@@ -208,9 +220,14 @@ def _limited_by(session: Session, account: Account) -> defaultdict[str, list[str
 
 @router.post("")
 def grant(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
-    """Grant, or change the cap of a grant, as `PUT /v1/datasets/{id}/grants/{analyst}` does."""
+    """Grant, or change the cap of a grant, as `PUT /v1/datasets/{id}/grants/{analyst}` does.
+
+    Where the form asks to `see` it, only show the largest question of the cap.
+    """
     given = texts(form)
     given["analyst"] = given.get("other") or given.get("analyst", "")
+    if "see" in given:
+        return _page(request, visitor, database, given, None)
 
     def change(session: Session) -> None:
         dataset = datasets.require_own(session, visitor.principal, identifier(given, "dataset"))

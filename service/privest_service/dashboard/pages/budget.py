@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from sqlalchemy import select
 
 from privest_service.dashboard.budget_summary import standing
-from privest_service.dashboard.forms import number, texts
+from privest_service.dashboard.forms import largest_of_form, number, texts
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, OwnerDep, Visitor
@@ -65,6 +65,12 @@ def _page(
         stands = standing(session, present)
         next_by = renewals.would_open(session, present, *_numbers(filled))
     limits = ledger.limits_of(present)
+    largest = views.largest_single(limits)
+    if form == "raise" and given is not None:
+        try:
+            largest = largest_of_form(given, limits.composition)
+        except Invalid as error:
+            largest, problem = None, problem or error
     return render(
         request,
         "budget.html",
@@ -72,6 +78,7 @@ def _page(
         account=present,
         budget=stands.budget,
         stands=stands,
+        largest=largest,
         lasts=None if stands.lasts is None else duration(stands.lasts),
         outlasts=rules.next is not None and stands.lasts is not None and stands.lasts > rules.next - now(),
         windows=windows,
@@ -110,8 +117,14 @@ def _change(
 
 @router.post("")
 def raise_it(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
-    """Raise the budget: it cannot be lowered again."""
-    return _change(request, visitor, database, "raise", texts(form))
+    """Raise the budget, which cannot be lowered again.
+
+    Where the form asks to `see` it, only show the largest question of the raised budget.
+    """
+    given = texts(form)
+    if "see" in given:
+        return _page(request, visitor, database, "raise", given)
+    return _change(request, visitor, database, "raise", given)
 
 
 @router.post("/renew")

@@ -41,9 +41,9 @@ from privest_service.estimates.dependencies import PlannerDep, SubmissionsDep
 from privest_service.estimates.endpoints import require_idempotency_key
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import ResolvedQuery
-from privest_service.estimates.room import known_accounts, times_covered
+from privest_service.estimates.room import known_accounts, largest_epsilon, times_covered
 from privest_service.inputs import checked
-from privest_service.ledger import entries, views
+from privest_service.ledger import entries
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.pace import require_pace
@@ -115,7 +115,7 @@ def read(request: Request, visitor: AskerDep, database: DatabaseDep, planner: Pl
         unit=unit(asked),
         problem=problem,
         question=settled(request.query_params, planned["plan"].target.epsilon) if planned else "",
-        less=settled(request.query_params, float(f"{0.9995 * planned['most']:.4g}"))
+        less=settled(request.query_params, planned["most"])
         if planned and planned["refused"] and planned["most"]
         else "",
         key=secrets.token_hex(16),
@@ -141,7 +141,8 @@ def ask(
     try:
         answer = submissions.submit(submissions.command(visitor.principal, kind, body, key))
     except (BudgetExceeded, GrantRefuses) as problem:
-        less = settled(question, body.privacy.epsilon / 2)
+        most = (problem.room or {}).get("epsilon")
+        less = settled(question, most or body.privacy.epsilon / 2)
         return render(request, "refused.html", status=problem.status, problem=problem, less=less)
     return redirect(request, f"/answers/{answer.job_id}")
 
@@ -160,18 +161,19 @@ def _planned(
         accounts = list(known_accounts(session, visitor.principal, about))
         allowed = limits_of_grant(session, about.dataset_id, visitor.principal.id)
     plan = planner.plan(question)
-    priced = _price(visitor, accounts, Charge.of(plan.target, plan.cost), plan.target.delta)
+    charge = Charge.of(plan.target, plan.cost)
+    priced = _price(visitor, accounts, charge)
+    with database.read() as session:
+        most = largest_epsilon(session, visitor.principal, question, slack=charge.slack > 0)
     if not (visitor.is_analyst or priced["refused"]):  # of the pace an analyst may not know
-        priced["refused"] = _too_fast(database, accounts, Charge.of(plan.target, plan.cost))
-    if allowed and not is_within(Charge.of(plan.target, plan.cost), allowed):
+        priced["refused"] = _too_fast(database, accounts, charge)
+    if allowed and not is_within(charge, allowed):
         priced["refused"] = GrantRefuses("", about.dataset_id)
-    if allowed:
-        largest = priced["most"], views.largest_within(allowed, plan.target.delta)
-        priced["most"] = min((epsilon for epsilon in largest if epsilon is not None), default=None)
-    error, most = plan.expected_error.standard_deviation, priced["most"]
+    error = plan.expected_error.standard_deviation
     curve = _curve(planner, question, kind, plan)
     return priced | {
         "plan": plan,
+        "most": most,
         "approval": question.approval,
         "kind": kind,
         "solver": getattr(plan, "solver", None),
@@ -195,7 +197,7 @@ def _too_fast(database: Database, accounts: list[Account], charge: Charge) -> Pa
     return None
 
 
-def _price(visitor: Visitor, accounts: list[Account], charge: Charge, delta: float) -> dict[str, Any]:
+def _price(visitor: Visitor, accounts: list[Account], charge: Charge) -> dict[str, Any]:
     """What a query takes of the accounts that its asker may know: an analyst knows its own cap alone."""
     refused, charges = None, [charge] * len(accounts)
     require = entries.require_sums if visitor.is_analyst else entries.require_room
@@ -203,7 +205,7 @@ def _price(visitor: Visitor, accounts: list[Account], charge: Charge, delta: flo
         require(accounts, charges)
     except (BudgetExceeded, AccountFrozen) as problem:
         refused = problem
-    told: dict[str, Any] = {"refused": refused} | dict.fromkeys(("most", "times", "gauge", "price"))
+    told: dict[str, Any] = {"refused": refused} | dict.fromkeys(("times", "gauge", "price"))
     account = next((each for each in accounts if each.scope != "dataset"), None)
     if account is None:
         return told
@@ -214,7 +216,6 @@ def _price(visitor: Visitor, accounts: list[Account], charge: Charge, delta: flo
         "spent": spent,
         "times": min(map(times_covered, accounts, charges)) if paid.share else None,
         "gauge": gauge("gauge", spent, paid.share),
-        "most": views.largest_query(account, delta),
     }
 
 
