@@ -109,7 +109,7 @@ class Mutant:
     def _run(self, long: bool) -> Finding:  # noqa: ARG002 - a fault is seen or not
         line = _LINES.get(self.killer)
         without = line.in_short.holds if line else _passes_without(self.killer)
-        with self.plant(), _nothing_kept():
+        with self.plant():
             planted = _passes(self.killer)
         return Finding(
             holds=without and not planted,
@@ -117,19 +117,6 @@ class Mutant:
             found="which fails with it" if not planted else "which does NOT see it",
             power="and passes without" if without else "and fails WITHOUT it",
         )
-
-
-@contextmanager
-def _nothing_kept() -> Iterator[None]:
-    """No certificate that was found without the fault is used with it, nor the other way round."""
-    kept = (subsampling.certify, subsampling.noises_for, calibration.mu_for, pure_cost.cost_of_pure)
-    try:
-        for found in kept:
-            found.cache_clear()
-        yield
-    finally:
-        for found in kept:
-            found.cache_clear()
 
 
 def _passes(killer: str) -> bool:

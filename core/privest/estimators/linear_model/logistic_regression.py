@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
@@ -76,7 +77,7 @@ class LogisticPlan(BasePlan):
         """The statistics that the gate may sum, by the names that releases use."""
         return _statistics(self.configured_solver, self.shape, self.scales)
 
-    @property
+    @cached_property
     def configured_solver(self) -> LinearSolver:
         """The solver with its constants."""
         return configured_solver(self.spec, self.shape, self.target, self.solver, self.penalty)
