@@ -28,6 +28,7 @@ import pytest
 from audit import books, estimates, floats, mechanisms, retold, samplers, sensitivity, served
 from audit.faulty import IN_TURN, JOINED, NAMED
 from audit.lines import Finding, Line, Section
+from privest import memo
 from privest.arrays import Array, lengths
 from privest.estimators import federation
 from privest.estimators.column_ranges import ColumnCounts
@@ -66,6 +67,7 @@ from privest.privacy.mechanisms import NoisySum, SampledSum, SubsampledRun, Subs
 from privest.privacy.noise import SystemNoise
 from privest.privacy.streams import Prefixes
 from privest_service.estimates import worker
+from privest_service.workers.turns import Turns
 
 _ROOT = Path(__file__).parent.parent
 
@@ -964,6 +966,49 @@ def _of_costs() -> Iterator[Mutant]:
 # What test modules plant themselves
 
 
+# What callers do to each other's plans
+
+
+class _ForEver:
+    """A memo that no block ends."""
+
+    def __init__(self) -> None:
+        self._results = dict[Any, Any]()
+
+    def get(self) -> dict[Any, Any]:
+        return self._results
+
+    def set(self, _: object) -> None:
+        pass
+
+    def reset(self, _: object) -> None:
+        pass
+
+
+def _of_planning() -> Iterator[Mutant]:
+    turn, numbers = Turns.turn, itertools.count()
+    test = "tests/service/workers/test_turns.py::"
+    yield Mutant(
+        "first-come",
+        "heavy plans in the order in which they come, whoever asks",
+        f"{test}test_callers_take_turns",
+        _put(Turns, "turn", lambda self, _, *given: turn(self, str(next(numbers)), *given)),
+    )
+    yield Mutant(
+        "charged-last",
+        "queries that will be charged wait behind free plans",
+        f"{test}test_queries_to_be_charged_come_before_free_plans",
+        _put(Turns, "turn", lambda self, who, _, seconds: turn(self, who, "free", seconds)),
+    )
+    yield Mutant(
+        "warm-certificates",
+        "certificates that are kept from one caller's plan to another's",
+        "tests/service/estimates/test_planning.py::"
+        "test_no_plan_is_faster_because_another_caller_asked_the_same[batches of a mean]",
+        _put(memo, "_memo", _ForEver()),
+    )
+
+
 @dataclass(frozen=True)
 class Planted:
     """Faults of which a test module has a list, and tries each.
@@ -1042,6 +1087,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *_of_decisions(),
     *_of_books(),
     *_of_costs(),
+    *_of_planning(),
 )
 
 SECTION = Section(

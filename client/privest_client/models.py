@@ -3504,7 +3504,7 @@ class RobustPCAPlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """
@@ -3847,7 +3847,7 @@ class BoundsPlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """
@@ -3940,7 +3940,7 @@ class ClassifierScorePlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """
@@ -4038,7 +4038,7 @@ class ClassifierSelectionPlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """
@@ -4194,7 +4194,7 @@ class FrechetMeanPlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """
@@ -4346,7 +4346,7 @@ class LogisticRegressionPlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """
@@ -4448,7 +4448,7 @@ class MatrixCompletionPlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """

@@ -352,6 +352,13 @@ def _spread(fit: Fit, covariance: Callable[[int], Array]) -> Spread:
     return Spread(*both) if columns > 1 else Spread(errors[0], kept[0] if kept else None)
 
 
+def _certificates(spec: LogisticSpec) -> int:
+    """Return the certificates that planning takes; with `-opt` one covers batches of many noise scales."""
+    if spec.batch_size is None:
+        return 0
+    return 8 if spec.solver is not None and spec.solver.endswith("-opt") else 1
+
+
 LOGISTIC_REGRESSION = Estimator(
     name="logistic-regression",
     schema_name="LogisticRegression",
@@ -372,5 +379,5 @@ LOGISTIC_REGRESSION = Estimator(
     error_meaning="of all coefficients of standardised features together, root mean square; favourable case",
     defaults=lambda shape: {"standardisation": "public"} if shape.recipe is None else {},
     unset={"standardisation": "public"},
-    is_heavy=lambda spec: spec.batch_size is not None,
+    certificates=_certificates,
 )
