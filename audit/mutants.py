@@ -28,6 +28,7 @@ import pytest
 from audit import books, estimates, floats, mechanisms, retold, samplers, sensitivity, served
 from audit.faulty import IN_TURN, JOINED, NAMED
 from audit.lines import Finding, Line, Section
+from privest import memo
 from privest.arrays import Array, lengths
 from privest.estimators import federation
 from privest.estimators.column_ranges import ColumnCounts
@@ -66,6 +67,7 @@ from privest.privacy.mechanisms import NoisySum, SampledSum, SubsampledRun, Subs
 from privest.privacy.noise import SystemNoise
 from privest.privacy.streams import Prefixes
 from privest_service.estimates import worker
+from privest_service.workers.turns import Turns
 
 _ROOT = Path(__file__).parent.parent
 
@@ -109,7 +111,7 @@ class Mutant:
     def _run(self, long: bool) -> Finding:  # noqa: ARG002 - a fault is seen or not
         line = _LINES.get(self.killer)
         without = line.in_short.holds if line else _passes_without(self.killer)
-        with self.plant(), _nothing_kept():
+        with self.plant():
             planted = _passes(self.killer)
         return Finding(
             holds=without and not planted,
@@ -117,19 +119,6 @@ class Mutant:
             found="which fails with it" if not planted else "which does NOT see it",
             power="and passes without" if without else "and fails WITHOUT it",
         )
-
-
-@contextmanager
-def _nothing_kept() -> Iterator[None]:
-    """No certificate that was found without the fault is used with it, nor the other way round."""
-    kept = (subsampling.certify, subsampling.noises_for, calibration.mu_for, pure_cost.cost_of_pure)
-    try:
-        for found in kept:
-            found.cache_clear()
-        yield
-    finally:
-        for found in kept:
-            found.cache_clear()
 
 
 def _passes(killer: str) -> bool:
@@ -977,6 +966,49 @@ def _of_costs() -> Iterator[Mutant]:
 # What test modules plant themselves
 
 
+# What callers do to each other's plans
+
+
+class _ForEver:
+    """A memo that no block ends."""
+
+    def __init__(self) -> None:
+        self._results = dict[Any, Any]()
+
+    def get(self) -> dict[Any, Any]:
+        return self._results
+
+    def set(self, _: object) -> None:
+        pass
+
+    def reset(self, _: object) -> None:
+        pass
+
+
+def _of_planning() -> Iterator[Mutant]:
+    turn, numbers = Turns.turn, itertools.count()
+    test = "tests/service/workers/test_turns.py::"
+    yield Mutant(
+        "first-come",
+        "heavy plans in the order in which they come, whoever asks",
+        f"{test}test_callers_take_turns",
+        _put(Turns, "turn", lambda self, _, *given: turn(self, str(next(numbers)), *given)),
+    )
+    yield Mutant(
+        "charged-last",
+        "queries that will be charged wait behind free plans",
+        f"{test}test_queries_to_be_charged_come_before_free_plans",
+        _put(Turns, "turn", lambda self, who, _, seconds: turn(self, who, "free", seconds)),
+    )
+    yield Mutant(
+        "warm-certificates",
+        "certificates that are kept from one caller's plan to another's",
+        "tests/service/estimates/test_planning.py::"
+        "test_no_plan_is_faster_because_another_caller_asked_the_same[batches of a mean]",
+        _put(memo, "_memo", _ForEver()),
+    )
+
+
 @dataclass(frozen=True)
 class Planted:
     """Faults of which a test module has a list, and tries each.
@@ -1055,6 +1087,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *_of_decisions(),
     *_of_books(),
     *_of_costs(),
+    *_of_planning(),
 )
 
 SECTION = Section(

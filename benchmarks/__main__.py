@@ -12,6 +12,7 @@ NAMES = (
     "json_documents",
     "service_pace",
     "limits",
+    "long_plans",
     "ledger_load",
     "dashboard",
     "scaling",

@@ -14,7 +14,6 @@ from benchmarks.report import publish, table
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.metadata import PointsMetadata
-from privest.privacy import subsampling
 from privest.privacy.cost import PrivacyTarget
 from testing.server import Caller, Server, npy, spd
 
@@ -40,8 +39,6 @@ def core(choices: dict[str, Any]) -> tuple[float, float]:
     """Seconds of a first plan, and of the next ones."""
     shape = PointsMetadata(N, {"name": "spd", "dim": DIM}, radius=1.0)
     times: list[float] = []
-    subsampling.noises_for.cache_clear()
-    subsampling.certify.cache_clear()
     for _ in range(6):
         begun = perf_counter()
         frechet_mean.plan(FrechetMeanSpec(**choices), shape, TARGET)

@@ -3518,7 +3518,7 @@ class RobustPCAPlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """
@@ -3861,7 +3861,7 @@ class BoundsPlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """
@@ -3954,7 +3954,7 @@ class ClassifierScorePlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """
@@ -4052,7 +4052,7 @@ class ClassifierSelectionPlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """
@@ -4208,7 +4208,7 @@ class FrechetMeanPlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """
@@ -4360,7 +4360,7 @@ class LogisticRegressionPlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """
@@ -4462,7 +4462,7 @@ class MatrixCompletionPlanView(Model):
     """
     second_opinion: SecondOpinion | None
     """
-    null where no worker could be asked for it
+    null while other plans are being made, or if its process is lost
     """
     room: Room | None = None
     """

@@ -57,11 +57,11 @@ VERIFICATIONS = Limit("verifications", 1, 4)
 REPORTS = Limit("reports", 2, 4)
 """Reports for auditors. Each is a file until all of it is sent."""
 
-PLANS = Limit("plans", 4, 8)
-"""Plans that a worker makes. A thread waits for each."""
+PLANS = Limit("plans", 4, 16)
+"""Calls of planning processes. A thread waits for each; `workers.turns` says which runs next."""
 
-FREE_PLANS = Limit("plans", 4, 6)
-"""Plans that are only looked at. They are limited to fewer, so that plans to be charged find a place."""
+FREE_PLANS = Limit("plans", 4, 12)
+"""Calls for which nothing is charged. They are limited to fewer, so that plans to be charged find a place."""
 
 THREADS = 6
 """Most threads, and so database connections, that one caller holds at a time. Further work waits."""

@@ -10,7 +10,7 @@ import yaml
 
 from privest_service.cli import _parser  # pyright: ignore[reportPrivateUsage]
 from privest_service.settings import Settings
-from privest_service.workers.service import Work
+from privest_service.workers.service import _PLANNING_PROCESSES, Work
 from testing import ROOT
 from testing.container import DATA, GID, PORT, SETTINGS, UID, paths
 from testing.operators_tools import CHART, DIGEST, helm, rendered
@@ -256,7 +256,7 @@ def test_a_change_of_settings_starts_the_pods_anew() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 16])
 def test_memory_suffices_for_all_workers_at_their_worst(workers: int) -> None:
-    beside = len(get_args(Work))
+    beside = len(get_args(Work)) - 1 + _PLANNING_PROCESSES
     for place in ("deploy/chart/values.yaml", "docs/scaling.md"):
         assert re.search(rf"workers`? \+ {beside}\b", (ROOT / place).read_text(), re.IGNORECASE), place
     documents = {"engine": {"workers": workers}}

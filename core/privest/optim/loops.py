@@ -1,12 +1,12 @@
 """The loops of variance-reduced steps, the clip of changes and the step length, from public facts alone."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
 from privest.arrays import Array
+from privest.memo import memoized
 
 FullNoise = Literal["epoch", "step"]
 """Whether an anchor's full gradient is released each epoch, or at every inner step (Utpala et al. 2023)."""
@@ -131,7 +131,7 @@ class LoopProblem:
         return self.unit * clip**2 * self.mu_squared / (4 * self.rate**2 * strength)
 
 
-@lru_cache(maxsize=64)
+@memoized
 def best_loops(
     problem: LoopProblem,
     *,

@@ -5,12 +5,12 @@ edge between two sizes say whether more are needed, and then both have more digi
 """
 
 from bisect import bisect_right
-from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privest.memo import memoized
 from privest.privacy.exact_noise import Words
 
 _MORE = 128
@@ -47,7 +47,7 @@ def _settled(words: Words, n: int, rate: float, drawn: int) -> int:
             return size
 
 
-@lru_cache(maxsize=4)
+@memoized
 def _edges(n: int, rate: float, bits: int) -> tuple[int, list[int], list[int]]:
     """Integers at most and at least 2^bits·P(size ≤ k) for each k that counts, and the least such k.
 

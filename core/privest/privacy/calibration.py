@@ -6,11 +6,12 @@ cancellation of large terms as ½ exp(−a²/2) (erfcx(a/√2) − erfcx(b/√2)
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 from math import exp, inf, log, nextafter, pi, sqrt, tanh
 
 import numpy as np
 from scipy.special import erfcinv, erfcx, erfinv, log_ndtr, ndtr
+
+from privest.memo import memoized
 
 _MARGIN = 2e-10
 """Relative margin on μ and ε: far above this module's rounding errors, and below the 1e-9 it promises."""
@@ -65,7 +66,7 @@ def _tail(delta: float) -> float:
     return sqrt(2 * (log(2) - log(delta)))
 
 
-@lru_cache(maxsize=1024)
+@memoized
 def mu_for(epsilon: float, delta: float) -> float:
     """The largest μ for which every μ-Gaussian private mechanism is (ε, δ)-private.
 

@@ -5,11 +5,12 @@ mechanism exactly if both have no more than the same total variation. docs/priva
 the proof.
 """
 
-from functools import lru_cache
 from math import exp, expm1, inf, log, log1p, nextafter, sqrt
 
 import numpy as np
 from scipy.special import erf, erfcx, erfinv, logsumexp, ndtri_exp
+
+from privest.memo import memoized
 
 _MARGIN = 1e-10
 """Relative margin on μ: far above the error of the sums, which tests find below 1e-13."""
@@ -18,7 +19,7 @@ _FAR = 1e6
 """Largest ratio that is summed. Beyond it the result is that of one dimension, which is larger."""
 
 
-@lru_cache(maxsize=4096)
+@memoized
 def mu_of_laplace(ratio: float, size: int) -> float:
     """The least μ for which Laplace noise is μ-Gaussian private, rounded up.
 

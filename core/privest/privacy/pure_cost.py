@@ -6,13 +6,13 @@ normal, and together a smaller μ than one by one. docs/privacy.md, "One currenc
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil, exp, expm1, frexp, ldexp, sqrt
 
 import numpy as np
 from scipy.special import kve, log_ndtr, ndtr
 
 from privest.arrays import Array
+from privest.memo import memoized
 from privest.privacy.calibration import largest
 from privest.privacy.cost import Cost, repeated
 
@@ -123,7 +123,7 @@ class InSpace(PureLaw):
         return above[-count:], below[:count][::-1]
 
 
-@lru_cache(maxsize=1024)
+@memoized
 def cost_of_pure(law: PureLaw, mu: float, count: int) -> Cost:
     """The cost of `count` releases of one law, rounded up.
 

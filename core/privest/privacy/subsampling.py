@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, reduce
+from functools import cache, reduce
 from math import ceil, exp, expm1, floor, frexp, inf, ldexp, log, log1p, nextafter, sqrt
 from typing import Any
 
@@ -18,6 +18,7 @@ from scipy.optimize.elementwise import find_root
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from privest.arrays import Array
+from privest.memo import memoized
 from privest.privacy.calibration import largest
 from privest.privacy.cost import Cost
 from privest.privacy.mechanisms import Scheme, SubsampledRun, SubsampledSum
@@ -274,7 +275,7 @@ def _curve(runs: Sequence[SubsampledRun], slack: float, cell: float) -> _Curve:
     return _Curve(cell, _composed(parts, slack / _TAIL))
 
 
-@lru_cache(maxsize=256)
+@memoized
 def certify(runs: tuple[SubsampledRun, ...], slack: float) -> Cost:
     """The cost of a whole run: the least μ with δ(ε) <= slack + (1 − slack)·δ_Gμ(ε) for every ε.
 
@@ -295,7 +296,7 @@ def certify(runs: tuple[SubsampledRun, ...], slack: float) -> Cost:
 
 
 def _canonical(runs: Iterable[SubsampledRun]) -> tuple[SubsampledRun, ...]:
-    """The runs in a canonical order, so that `certify` finds them in its cache."""
+    """The runs in a canonical order, so that equal runs share one memoized certificate."""
     return tuple(sorted(runs, key=lambda run: (run.scheme, run.rate, run.noise, run.apart)))
 
 
@@ -310,7 +311,7 @@ def noise_for(scheme: Scheme, rate: float, steps: int, allowed: Allowed, apart: 
     return run
 
 
-@lru_cache(maxsize=256)
+@memoized
 def noises_for(
     scheme: Scheme, rate: float, parts: tuple[tuple[int, float], ...], allowed: Allowed, apart: float = 2.0
 ) -> tuple[SubsampledRun, ...]:

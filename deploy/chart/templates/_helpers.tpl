@@ -26,7 +26,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{/* All workers at their worst, and the service itself, in MiB. */}}
 {{- define "privest.memory" -}}
-{{ add (div (mul (add (int64 .Values.engine.workers) 4) (int64 .Values.engine.workerMemory)) 1048576) 1025 }}Mi
+{{ add (div (mul (add (int64 .Values.engine.workers) 5) (int64 .Values.engine.workerMemory)) 1048576) 1025 }}Mi
 {{- end }}
 
 {{- define "privest.confined" -}}

@@ -110,13 +110,13 @@ class Kind:
             )
         return shape
 
-    def is_heavy(self, options: dict[str, Any]) -> bool:
-        """Whether a plan with these options takes long, or libraries that the web process does without.
+    def certificates(self, options: dict[str, Any]) -> int:
+        """Return the number of certificates that a plan takes for each dataset: see `Estimator`.
 
         Raises:
             ValueError: a choice is out of range.
         """
-        return self.estimator.is_heavy(self.estimator.spec.of(options))
+        return self.estimator.certificates(self.estimator.spec.of(options))
 
     def plan_for(self, options: dict[str, Any], about: Subjects) -> Plan:
         """The plan of a question on one dataset or several; see `plans.plan_for`."""

@@ -1,4 +1,4 @@
-"""Plans of questions: light ones are made here, heavy ones by a worker, and what took long is kept."""
+"""Plans of queries: light plans are made here; planning processes make heavy ones, which are cached."""
 
 import json
 import threading
@@ -17,11 +17,17 @@ from privest_service.problems import Invalid, TooManyRequests, Unavailable
 _ROOM = 2**25
 """Most characters of all plans that are remembered."""
 
+_MOST_FREE_WORK = 24
+"""Most certificates of a plan that is not charged: about 5 s on an idle processor."""
+
 
 class Planner:
     """Makes plans and keeps those that took long, as text; what was kept first is forgotten first.
 
-    Heavy plans are made by `call_worker`, which is that of `Workers`.
+    Names of what is kept begin with the caller's id, so that no caller's plan is faster because of another's.
+
+    Args:
+        call_worker: makes heavy plans; that of `Workers`.
     """
 
     def __init__(self, call_worker: Callable[..., str]) -> None:
@@ -30,40 +36,50 @@ class Planner:
         self._lock = threading.Lock()
 
     def plan(self, question: ResolvedQuery, *, free: bool = True) -> Plan:
-        """The plan of a question.
+        """Return the plan of a question.
 
-        A plan that is only looked at is `free`. One that is to be charged finds a place where a free one
-        finds none.
+        Args:
+            question: to be planned.
+            free: whether nothing will be charged for it. Such plans come after others, and their work is
+                limited.
 
         Raises:
-            Invalid: a choice is out of range.
+            Invalid: an option is out of range, or a free plan takes too much work.
             TooManyRequests: too many plans of the caller's are being made.
             Unavailable: the worker did not come to an end, or too many plans are being made.
         """
         kind, options = question.kind, question.options
         about = [(subject.shape, subject.target) for subject in question.about]
         try:
-            if not kind.is_heavy(options):
+            certificates = kind.certificates(options)
+            if not certificates:
                 return kind.plan_for(options, about)
+            if free:
+                _require_little_work(certificates, len(about))
             name = f"plan {question.name}"
             if (made := self.kept(name)) is None:
-                made = self._call_worker(question.caller_id, plan_job, kind.name, options, about, free=free)
+                priority = "free" if free else "charged"
+                made = self._call_worker(
+                    question.caller_id, plan_job, kind.name, options, about, priority=priority
+                )
                 self.keep(name, made)
         except ValueError as error:
             raise Invalid(str(error)) from None
         return kind.plans.validate_json(made)
 
     def second_opinion(self, question: ResolvedQuery, planned: Plan) -> SecondOpinion | None:
-        """Ask another accountant about a plan, in a worker.
+        """Ask another accountant about a plan, in a planning process.
 
-        Returns None if the worker is lost, or if too many wait for one.
+        Returns None if the process is lost, or if any plan is being made or waits.
 
         Only looks at plans ask for it. What is charged and stored knows nothing of it. Of several datasets it
         is on the one that gives most.
         """
         asked = planned.most if isinstance(planned, Federated) else planned
         try:
-            told = self._call_worker(question.caller_id, opinion_job, asked.releases, asked.target.delta)
+            told = self._call_worker(
+                question.caller_id, opinion_job, asked.releases, asked.target.delta, priority="idle"
+            )
         except (TooManyRequests, Unavailable):
             return None
         return SecondOpinion.model_validate_json(told)
@@ -96,3 +112,18 @@ class Planner:
         with self._lock:
             if len(text) <= _ROOM:
                 self._kept[name] = text
+
+
+def _require_little_work(certificates: int, datasets: int) -> None:
+    """Refuse a free plan that takes too much work.
+
+    Raises:
+        Invalid: so many certificates for each of so many datasets are too many.
+    """
+    if certificates * datasets > _MOST_FREE_WORK:
+        raise Invalid(
+            f"This query samples random batches from {datasets} datasets. With these options a plan that is "
+            f"not charged covers at most {_MOST_FREE_WORK // certificates}. Plan it for fewer datasets, "
+            "choose a solver that reads all records in each step, or submit the query without planning it "
+            "first."
+        )

@@ -15,6 +15,7 @@ from privest.estimators.base import BasePlan, Estimator
 from privest.estimators.federation import Federated, Part, Plan
 from privest.estimators.linear_model.classifier_selection import SelectionPlan
 from privest.estimators.registry import ESTIMATORS
+from privest.memo import fresh_memo
 from privest.metadata import DatasetMetadata
 from privest.optim.joined import Exchange
 from privest.privacy.cost import PrivacyTarget
@@ -83,6 +84,7 @@ def answered_plan(plan: Plan, answer: Mapping[str, Any]) -> Plan:
     return plan.fits.large[answer["winner"]] if isinstance(plan, SelectionPlan) else plan
 
 
+@fresh_memo()
 def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) -> Plan:
     """The plan of a question on one dataset or several.
 
@@ -103,6 +105,7 @@ def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) 
         ) from None
 
 
+@fresh_memo()
 def run_plan(estimator: AnyEstimator, plan: Plan, gates: Sequence[Oracle]) -> dict[str, Any]:
     """The answer of a plan, as JSON has it, from gates, one for each of its datasets."""
     if isinstance(plan, Federated):
@@ -112,6 +115,7 @@ def run_plan(estimator: AnyEstimator, plan: Plan, gates: Sequence[Oracle]) -> di
     return _told(plan, answer)
 
 
+@fresh_memo()
 def join_plan(
     estimator: AnyEstimator,
     plan: Federated[BasePlan],
@@ -124,6 +128,7 @@ def join_plan(
     return _told(plan, federated_runs.run_joined(plan, estimator.run, gate, place, exchange, seed))
 
 
+@fresh_memo()
 def replay_plan(
     estimator: AnyEstimator, plan: Federated[BasePlan], answers: Iterable[tuple[str, Array]], seed: int
 ) -> dict[str, Any]:

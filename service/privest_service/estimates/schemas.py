@@ -389,7 +389,8 @@ class PlanView(BaseModel):
     ]
     may_leave: MayLeave = 0
     second_opinion: Annotated[
-        SecondOpinion | None, Field(description="null where no worker could be asked for it")
+        SecondOpinion | None,
+        Field(description="null while other plans are being made, or if its process is lost"),
     ]
     room: Annotated[
         Room | None, Field(description="null where the caller may know of no limit but its own question's")

@@ -225,7 +225,7 @@ class Submissions:
             draft = self._drafts.get(name)
         if draft is None:
             with traces.step("plan"):
-                planned = self.planner.plan(question, free=False)
+                planned = self.planner.plan(question, free=question.dummy)
             draft = Draft.of(question, planned)
             if draft.length <= _ROOM:
                 with self._lock:

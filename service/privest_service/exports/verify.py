@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from privest.memo import fresh_memo
 from privest_service.exports.acts import Acts
 from privest_service.exports.chains import Chain, faults_of_end, faults_of_entry
 from privest_service.exports.keys import Trusted, trusted
@@ -63,6 +64,7 @@ class Report:
             self.faulty.add(account)
 
 
+@fresh_memo()
 def verify(
     lines: Iterable[Line], keys: Sequence[str], kept: Sequence[Heads] = (), shown: Sequence[Receipt] = ()
 ) -> Report:

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from math import floor
 from typing import Any
 
 from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
+from privest.memo import memoized
 from privest.privacy.best_guess import best_guess
 from privest.privacy.budget import least_slack
 from privest.privacy.calibration import epsilon_for, epsilon_within
@@ -162,11 +162,7 @@ def share_of_charge(limits: Limits, charge: Charge) -> float:
     return share(limits, charge, "")
 
 
-_PRICES = 10_000
-"""Sums whose ε is remembered: most questions cost what others did, and to find it takes a millisecond."""
-
-
-@lru_cache(_PRICES)
+@memoized
 def epsilon_of(limits: Limits, charge: Charge) -> float:
     """The ε that a sum of charges guarantees by itself, at the budget's δ."""
     if limits.composition == "basic":

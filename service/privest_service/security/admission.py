@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.types import Receive, Scope, Send
 
+from privest.memo import fresh_memo
 from privest_service.acts import Actor, acting
 from privest_service.inputs import from_json, validate_path_params
 from privest_service.limits import LONG, REQUESTS, UPLOADS, Limit, Limiter, in_thread
@@ -131,7 +132,7 @@ class Admitting(APIRoute):
         validate_path_params(request.path_params)
         what, amount = self.brings(limiter, request)
         held = limiter.hold(REQUESTS, who), limiter.hold(what, who, amount)
-        with held[0], held[1], limiter.on_behalf_of(who, amount), acting(actor):
+        with held[0], held[1], limiter.on_behalf_of(who, amount), acting(actor), fresh_memo():
             await super().handle(scope, receive, send)
 
 

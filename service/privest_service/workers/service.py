@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as WorkerTimeoutError
@@ -14,6 +15,7 @@ from pebble import ProcessExpired, ProcessFuture
 from privest_service.limits import FREE_PLANS, PLANS, Limiter
 from privest_service.problems import TooLarge, Unavailable
 from privest_service.workers.pool import Processes
+from privest_service.workers.turns import NoTurnError, Priority, Turns
 
 T = TypeVar("T")
 
@@ -21,9 +23,12 @@ Work = Literal["intake", "fetch", "plan", "verify"]
 """What workers do beside jobs: uploads, sources elsewhere, heavy plans, whole ledgers."""
 
 _PLAN_SECONDS = 60.0
-"""Seconds to wait for a plan."""
+"""Seconds to wait for a plan, with the wait for its turn."""
 
-_LOST = (WorkerTimeoutError, ProcessExpired, BrokenProcessPool, CancelledError, OSError)
+_PLANNING_PROCESSES = 2
+"""Processes that plan. With two, no caller's long plan keeps another's query waiting: see `Turns`."""
+
+_LOST = (WorkerTimeoutError, ProcessExpired, BrokenProcessPool, CancelledError, NoTurnError, OSError)
 """Errors that mean that a worker's call was lost."""
 
 
@@ -56,6 +61,7 @@ class Workers:
         self._several, self._memory, self._prepare = intake_workers, memory, prepare
         self._limiter = limiter or Limiter()
         self._pools: dict[Work, Processes] = {}
+        self._turns = Turns(_PLANNING_PROCESSES)
 
     def start(self) -> None:
         """Make ready; no process starts before it is needed."""
@@ -64,7 +70,7 @@ class Workers:
         self._pools = {
             "intake": Processes(self._several, self._memory, self._prepare),
             "fetch": Processes(self._several, self._memory, environment=_of_drivers()),
-            "plan": Processes(1, self._memory),
+            "plan": Processes(_PLANNING_PROCESSES, self._memory),
             "verify": Processes(1, self._memory),
         }
         for pool in self._pools.values():
@@ -118,22 +124,25 @@ class Workers:
             future.cancel()
             raise Unavailable(retry_after=1) from None
 
-    def call_worker(self, caller_id: str, function: Callable[..., T], *args: Any, free: bool = True) -> T:
-        """Run in a worker process what is too heavy for this one, and wait in this thread.
+    def call_worker(
+        self, caller_id: str, function: Callable[..., T], *args: Any, priority: Priority = "free"
+    ) -> T:
+        """Run in a planning process what is too heavy for this one, and wait in this thread.
 
-        A call is `free` if nothing is to be charged for it.
+        Callers take turns: see `Turns`. A call of the priority `idle` runs only if no other runs or waits.
 
         Raises:
-            TooManyRequests: too many of this caller's are being made.
-            Unavailable: it came to no end in time, or too many are being made.
+            TooManyRequests: the caller has too many calls that run or wait.
+            Unavailable: the call did not end in time, there are too many, or processes are not idle.
         """
-        hold = self._limiter.hold
-        with hold(PLANS, caller_id), hold(FREE_PLANS, caller_id) if free else nullcontext():
-            future = self._start("plan", function, *args)
-            try:
-                return future.result(_PLAN_SECONDS)
-            except (*_LOST, MemoryError):
-                future.cancel()
-                raise Unavailable(
-                    "This could not be processed. Nothing was charged. Try again later."
-                ) from None
+        hold, deadline = self._limiter.hold, time.monotonic() + _PLAN_SECONDS
+        limited = nullcontext() if priority == "charged" else hold(FREE_PLANS, caller_id)
+        try:
+            with hold(PLANS, caller_id), limited, self._turns.turn(caller_id, priority, _PLAN_SECONDS):
+                future = self._start("plan", function, *args)
+                try:
+                    return future.result(deadline - time.monotonic())
+                finally:
+                    future.cancel()
+        except (*_LOST, MemoryError):
+            raise Unavailable("This could not be processed. Nothing was charged. Try again later.") from None

@@ -15,13 +15,6 @@ from privest.privacy.noise import SystemNoise
 ONES = 2**64 - 1
 
 
-@pytest.fixture(autouse=True)
-def nothing_kept():
-    tested._edges.cache_clear()
-    yield
-    tested._edges.cache_clear()
-
-
 def size_of(number, n, rate, *, words=16):
     """The size that a uniform number tells of which so many words are as given; others are zero."""
     bits = floor(number * 2 ** (64 * words - 1))
@@ -69,8 +62,6 @@ def test_weights_believed_to_lack_nothing_put_numbers_into_wrong_sizes(monkeypat
 
     monkeypatch.setattr(tested, "_edges", believed)
     monkeypatch.setattr(tested, "_MORE", -20)
-    real.cache_clear()
-    believed.cache_clear = real.cache_clear
     assert wrong(40, 1 / 3) > 0
 
 

@@ -268,9 +268,7 @@ def test_a_batch_is_charged_so(scheme):
 def too_little(monkeypatch, **changed):
     for name, value in changed.items():
         monkeypatch.setattr(pure_cost, name, value)
-    cost_of_pure.cache_clear()
     mu = sqrt(cost_of_pure(on_a_line(0.1), mu_of_laplace(0.1, 1), 10).mu_squared)
-    cost_of_pure.cache_clear()
     return not covered(laplace(0.1, 10), mu, 1.0)
 
 

@@ -18,7 +18,6 @@ from privest.metadata import (
     PointsMetadata,
     VectorsMetadata,
 )
-from privest.privacy import subsampling
 from privest.privacy.cost import PrivacyTarget
 from privest_service.database import Database
 from privest_service.database.tables import new_id
@@ -109,15 +108,7 @@ def plans() -> list[tuple[str, Any]]:
     return list(_plans())
 
 
-def _forget() -> None:
-    """Certificates that planning found: they are to be found again."""
-    for thing in vars(subsampling).values():
-        if hasattr(thing, "cache_clear"):
-            thing.cache_clear()
-
-
 def test_every_cost_is_found_again_from_the_noise(plans: list[tuple[str, Any]]) -> None:
-    _forget()
     met = set[tuple[str, str, str]]()
     for name, plan in plans:
         kept = mechanism(name, "ds_x", plan.target, plan.releases)

@@ -18,6 +18,7 @@ from privest_service.limits import PLANS, Limiter, in_thread
 from privest_service.problems import Unavailable
 from privest_service.workers import service as workers_module
 from privest_service.workers.service import Workers
+from privest_service.workers.turns import Priority
 from testing import confined, remote_jobs
 from testing.server import HANG_GUARD, npy, spd, until
 from testing.workers import in_workers
@@ -33,14 +34,14 @@ def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
 
     async def use(workers: Workers) -> None:
         async def planned(whose: str, work: Callable[..., object], *given: object) -> object:
-            return await in_thread(workers.call_worker, whose, work, *given, free=False)
+            return await in_thread(workers.call_worker, whose, work, *given, priority="charged")
 
         async def refused(work: Callable[..., object], *given: object) -> str:
             with pytest.raises(Unavailable) as told:
                 await planned("somebody", work, *given)
             return str(told.value.detail).partition(".")[0]
 
-        callers = [f"caller {number}" for number in range(8)]
+        callers = [f"caller {number}" for number in range(16)]
         waiting = [
             asyncio.create_task(planned(each, subprocess.check_call, until_released)) for each in callers
         ]
@@ -61,38 +62,50 @@ def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
     in_workers(use, limiter=limiter)
 
 
-def test_plans_of_one_caller_leave_places_to_others_and_those_looked_at_to_charges(
+def test_plans_of_one_caller_leave_places_to_others_and_free_ones_to_charges(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ended: Future[str] = Future()
-    started = list[Future[str]]()
-
-    def start(*_: object) -> Future[str]:
-        started.append(ended)
-        return ended
-
     limiter = Limiter()
     workers = Workers(timeout=HANG_GUARD, limiter=limiter)
-    monkeypatch.setattr(workers, "_start", start)
-    with ThreadPoolExecutor(12) as pool:
+    monkeypatch.setattr(workers, "_start", lambda *_: ended)
+    with ThreadPoolExecutor(30) as pool:
 
-        def refused(caller_id: str, times: int, *, free: bool) -> list[str]:
-            """Why, of so many at once; the others go on."""
-            before = len(started)
-            asked = [pool.submit(workers.call_worker, caller_id, str, free=free) for _ in range(times)]
-            until(lambda: len(started) - before + sum(each.done() for each in asked) == times)
+        def refused(caller_id: str, times: int, priority: Priority) -> list[str]:
+            """Return the refusals of so many calls at once; the others go on."""
+            before = limiter._held[PLANS, ""]
+            asked = [
+                pool.submit(workers.call_worker, caller_id, str, priority=priority) for _ in range(times)
+            ]
+            until(lambda: limiter._held[PLANS, ""] - before + sum(each.done() for each in asked) == times)
             return [str(getattr(each.exception(), "detail", None)) for each in asked if each.done()]
 
         try:
             own = "You have too many plans. Try again when some have ended."
             all_ = "There are too many plans. Try again later."
-            assert refused("one", 6, free=True) == [own, own]
-            assert refused("another", 3, free=True) == [all_]
-            assert refused("another", 2, free=False) == []
-            assert refused("a third", 1, free=False) == [all_]
+            assert refused("one", 6, "free") == [own, own]
+            assert refused("another", 4, "free") == []
+            assert refused("a third", 4, "free") == []
+            assert refused("a fourth", 1, "free") == [all_]
+            assert refused("a fourth", 4, "charged") == []
+            assert refused("a fifth", 1, "charged") == [all_]
         finally:
             ended.set_result("")
     assert not limiter._held
+
+
+def test_a_call_that_may_not_wait_is_refused_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: Future[str] = Future()
+    workers = Workers(timeout=HANG_GUARD)
+    monkeypatch.setattr(workers, "_start", lambda *_: ended)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(workers.call_worker, "one", str, priority="charged")
+        until(lambda: bool(workers._turns._running))
+        with pytest.raises(Unavailable):
+            workers.call_worker("another", str, priority="idle")
+        ended.set_result("made")
+        assert other.result() == "made"
+    assert workers.call_worker("another", str, priority="idle") == "made"
 
 
 def test_uploads_have_a_time_limit_of_their_own(tmp_path: Path) -> None:

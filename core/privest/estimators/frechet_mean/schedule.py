@@ -1,12 +1,12 @@
 """The number of gradient steps, their length, and their shares of the budget, from public facts alone."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import sqrt, tan, tanh
 
 import numpy as np
 
 from privest.arrays import Array
+from privest.memo import memoized
 
 _MOST_STEPS = 60
 _GROWTHS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 15.0, 30.0, 100.0)
@@ -49,7 +49,7 @@ def hessian_bounds(curvature: tuple[float, float], clip: float) -> tuple[float, 
     return max(low, _LEAST_HESSIAN), high
 
 
-@lru_cache(maxsize=256)
+@memoized
 def schedule(
     variance: float,
     *,
@@ -117,7 +117,7 @@ def _shares(count: int, growth: float) -> tuple[float, ...]:
     return tuple((weights / weights.sum()).tolist())
 
 
-@lru_cache(maxsize=256)
+@memoized
 def stochastic_schedule(
     variance: float,
     *,

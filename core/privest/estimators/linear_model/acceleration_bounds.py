@@ -8,13 +8,14 @@ and 4.3), of plain ones and the heavy ball on quadratics (Theorem 3.5, corrected
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import log, sqrt
 
 import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.linear_model.acceleration_schedule import Curvature, Schedule
+from privest.memo import memoized
 
 _EIGENVALUES = 65
 """Eigenvalues between μ and L, evenly spaced in their logarithms, of which the worst counts. Four thousand
@@ -154,7 +155,7 @@ def bound_of(schedule: Schedule) -> ErrorBound:
     return (HeavyBallBound if schedule.method in ("gd", "hb") else NesterovBound).of(schedule)
 
 
-@lru_cache(maxsize=64)
+@memoized
 def heavy_ball(curvature: Curvature, length: float, momentum: float, count: int) -> HeavyBallBound:
     """The bound of so many steps of this length and momentum."""
     eigenvalues = np.geomspace(curvature.least, curvature.most, _EIGENVALUES)
@@ -193,7 +194,7 @@ def best_count(bound: ErrorBound, *, start: float, variance: float, pure: bool) 
     return int(np.argmin(least_errors(bound, start=start, variance=variance, pure=pure))) + 1
 
 
-@lru_cache(maxsize=16)
+@memoized
 def best_momentum(
     curvature: Curvature,
     length: float,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property
 from math import isfinite, sqrt
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from privest.estimators.linear_model.forecast import CoefficientError
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticRegression
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswersOfEach
 from privest.estimators.uncertainty import ExpectedError
+from privest.memo import memoized
 from privest.metadata import LabelledMetadata
 from privest.options import Doc, Option, Options
 from privest.privacy.budget import PrivacyBudget, certified, part_of
@@ -97,7 +98,7 @@ def _large(place: int, statistic: str) -> str:
     return f"large fit {place}: {statistic}"
 
 
-@lru_cache(maxsize=16)
+@memoized
 def _fits(spec: SelectionSpec, shape: LabelledMetadata, target: PrivacyTarget) -> Fits:
     """The fits that public facts ask for.
 
@@ -148,6 +149,11 @@ class SelectionPlan(BasePlan):
     expected_error: CoefficientError
     spec: SelectionSpec
 
+    @cached_property
+    def _planned_fits(self) -> Fits:
+        """The fits that its public facts ask for."""
+        return _fits(self.spec, self.shape, self.target)
+
     @property
     def fits(self) -> Fits:
         """The fits with their releases.
@@ -155,7 +161,7 @@ class SelectionPlan(BasePlan):
         Raises:
             ValueError: another version of the program planned them otherwise.
         """
-        fits = _fits(self.spec, self.shape, self.target)
+        fits = self._planned_fits
         if tuple(fits.releases) != self.releases:
             raise ValueError("this plan is of another version")
         return fits
@@ -163,7 +169,7 @@ class SelectionPlan(BasePlan):
     @property
     def steps(self) -> int:
         """The most steps of a run that may see a record: how many there are depends on the choice."""
-        fits = _fits(self.spec, self.shape, self.target)
+        fits = self._planned_fits
         return sum(fit.steps for fit in fits.small) + self.chooses + max(fit.steps for fit in fits.large)
 
     @property
@@ -182,7 +188,7 @@ class SelectionPlan(BasePlan):
     @property
     def solvers(self) -> Annotated[tuple[str, ...], Doc("that fit the candidates, if they are chosen")]:
         """Solvers of the large fits."""
-        return tuple(fit.solver for fit in _fits(self.spec, self.shape, self.target).large)
+        return tuple(fit.solver for fit in self._planned_fits.large)
 
     @property
     def each_alone(
@@ -192,7 +198,7 @@ class SelectionPlan(BasePlan):
         Doc("ε, at the same δ, of asking for every candidate with as little noise as the chosen one has"),
     ]:
         """What it would cost to ask for all candidates in questions of their own."""
-        count, (large, *_) = len(self.spec.candidates), _fits(self.spec, self.shape, self.target).large
+        count, (large, *_) = len(self.spec.candidates), self._planned_fits.large
         if self.target.delta == 0:
             return count * large.target.epsilon
         found = epsilon_for(sqrt(count) * mu_for(large.target.epsilon, self.target.delta), self.target.delta)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
@@ -76,7 +77,7 @@ class LogisticPlan(BasePlan):
         """The statistics that the gate may sum, by the names that releases use."""
         return _statistics(self.configured_solver, self.shape, self.scales)
 
-    @property
+    @cached_property
     def configured_solver(self) -> LinearSolver:
         """The solver with its constants."""
         return configured_solver(self.spec, self.shape, self.target, self.solver, self.penalty)
@@ -351,6 +352,13 @@ def _spread(fit: Fit, covariance: Callable[[int], Array]) -> Spread:
     return Spread(*both) if columns > 1 else Spread(errors[0], kept[0] if kept else None)
 
 
+def _certificates(spec: LogisticSpec) -> int:
+    """Return the certificates that planning takes; with `-opt` one covers batches of many noise scales."""
+    if spec.batch_size is None:
+        return 0
+    return 8 if spec.solver is not None and spec.solver.endswith("-opt") else 1
+
+
 LOGISTIC_REGRESSION = Estimator(
     name="logistic-regression",
     schema_name="LogisticRegression",
@@ -371,5 +379,5 @@ LOGISTIC_REGRESSION = Estimator(
     error_meaning="of all coefficients of standardised features together, root mean square; favourable case",
     defaults=lambda shape: {"standardisation": "public"} if shape.recipe is None else {},
     unset={"standardisation": "public"},
-    is_heavy=lambda spec: spec.batch_size is not None,
+    certificates=_certificates,
 )

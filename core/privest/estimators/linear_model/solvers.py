@@ -1,6 +1,5 @@
 """The solvers of a logistic regression: which there are, the default, and one with its constants."""
 
-from functools import lru_cache
 from typing import cast
 
 from privest.estimators.base import require
@@ -15,6 +14,7 @@ from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.linear_model.newton_planning import NewtonSolver
 from privest.estimators.linear_model.nonconvex import NonconvexLoss
 from privest.estimators.linear_model.spider_planning import SpiderSolver
+from privest.memo import memoized
 from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
@@ -95,14 +95,11 @@ def informs(spec: LogisticSpec, solver: Solver) -> bool:
     return spec.sampling_errors and solver != "newton"
 
 
-@lru_cache(maxsize=16)
+@memoized
 def configured_solver(
     spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget, solver: Solver, penalty: float
 ) -> LinearSolver:
-    """A solver with its constants, on what standardisation and sampling errors leave of the budget.
-
-    Kept for the next that asks, as the constants of `spider` take a third of a second.
-    """
+    """Return a solver with its constants, on what standardisation and sampling errors leave of the budget."""
     taken = STANDARDISATION_SHARE * (spec.standardisation == "private")
     budget = budget_of(spec, shape, target).part(1 - taken - MOMENTS_SHARE * informs(spec, solver))
     if solver == "newton":

@@ -211,5 +211,5 @@ ROBUST_PCA = Estimator(
     errors_apart=True,
     error_meaning="angles by which the noise turns the subspace, root mean square",
     unit="rad",
-    is_heavy=lambda spec: spec.solver in STOCHASTIC,
+    certificates=lambda spec: int(spec.solver in STOCHASTIC),
 )

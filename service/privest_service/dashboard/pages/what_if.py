@@ -226,7 +226,7 @@ def _curve(planner: Planner, question: ResolvedQuery, kind: Kind, chosen: Plan) 
     """
     if "solver" in question.options and (solver := getattr(chosen, "solver", None)):
         question = replace(question, options=question.options | {"solver": solver})
-    if kind.is_heavy(question.options):
+    if kind.certificates(question.options):
         return []
     points: list[tuple[float, float]] = []
     (subject,) = question.about
