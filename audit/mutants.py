@@ -15,6 +15,7 @@ from contextlib import (
     redirect_stderr,
     redirect_stdout,
 )
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import nextafter, sqrt
@@ -30,7 +31,7 @@ from audit.faulty import IN_TURN, JOINED, NAMED
 from audit.lines import Finding, Line, Section
 from privest import memo
 from privest.arrays import Array, lengths
-from privest.estimators import federation
+from privest.estimators import column_ranges, federation
 from privest.estimators.column_ranges import ColumnCounts
 from privest.estimators.column_scales import Standardised
 from privest.estimators.frechet_mean import frechet_mean
@@ -47,6 +48,7 @@ from privest.estimators.subspace import losses as subspace_losses
 from privest.estimators.subspace import reaper_losses, robust_pca, second_moment
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.second_moment import SecondMoment
+from privest.metadata import DatasetMetadata
 from privest.privacy import (
     budget,
     calibration,
@@ -315,6 +317,20 @@ def _trusted(rows: Array, classes: int) -> Any:  # noqa: ARG001
     return rows[:, -1].astype(np.int64)
 
 
+def _undefended(self: ChunkSum, rows: Array) -> Array:
+    return self.statistic.clipped_sum(self.point, rows, self.clip)
+
+
+def _between_equal_nodes(nodes: Array, values: Array) -> Array:
+    """Counts as they once were: 0/0 where two nodes are equal."""
+    known = values[~np.isnan(values)]
+    at = np.clip(known, nodes[0], nodes[-1])
+    above = np.clip(np.searchsorted(nodes, at, side="right"), 1, len(nodes) - 1)
+    part = np.minimum((at - nodes[above - 1]) / (nodes[above] - nodes[above - 1]), 1.0)
+    counts = np.bincount(above, part, len(nodes) + 1) + np.bincount(above - 1, 1.0 - part, len(nodes) + 1)
+    return counts + np.append(np.zeros(len(nodes)), len(values) - len(known))
+
+
 def _all_rows(self: ChunkSum, piece: Array) -> Array:
     return self._clipped(piece.reshape(-1, *piece.shape[2:])) if self.grouped else self._clipped(piece)
 
@@ -410,6 +426,24 @@ def _of_records() -> Iterator[Mutant]:
         "tests/core/privacy/test_gate.py::test_a_group_counts_as_the_mean_of_its_rows_each_clipped[50]",
         _put(ChunkSum, "_of_piece", _all_rows),
     )
+    yield Mutant(
+        "close-bounds",
+        "plans between bounds that float64 cannot tell apart",
+        "tests/core/estimators/linear_model/test_close_bounds.py::test_a_plan_between_such_bounds_is_refused",
+        _put(DatasetMetadata, "require_resolvable", lambda _: None),
+    )
+    yield Mutant(
+        "equal-nodes",
+        "NaN between equal nodes of a histogram",
+        "tests/core/estimators/test_column_ranges.py::test_between_nodes_that_do_not_rise_a_record_counts_once_all_the_same",
+        _put(column_ranges, "_counted", _between_equal_nodes),
+    )
+    yield Mutant(
+        "no-last-defence",
+        "the gate takes a statistic's sum whatever it is",
+        "tests/core/privacy/test_gate.py::test_a_row_at_which_a_statistic_slips_counts_as_zero[NaN]",
+        _put(ChunkSum, "_of_block", _undefended),
+    )
 
 
 # What tells how far an answer may be off
@@ -468,7 +502,10 @@ _residuals = reaper_losses._residuals
 
 def _in_a_long_frame(point: reaper_losses.Relaxation, rows: Array) -> tuple[Array, Array, Array]:
     """What REAPER sees of rows, with a frame that is not orthonormal."""
-    return _residuals(point if point.frame is None else point._replace(frame=1.1 * point.frame), rows)
+    wider = copy(point)
+    if point.frame is not None:  # past the check that columns are orthonormal
+        object.__setattr__(wider, "frame", 1.1 * point.frame)
+    return _residuals(wider, rows)
 
 
 def _of_errors() -> Iterator[Mutant]:

@@ -1,7 +1,7 @@
 """The public facts of a dataset: its number of records, and what its owner declares about them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
@@ -12,7 +12,14 @@ import numpy as np
 from privest import manifolds
 from privest.arrays import Array, NestedList
 from privest.manifolds import Manifold
+from privest.resolution import FINEST, MetadataFault, number_faults, scale_faults, spread_faults
 from privest.tables.recipe import Recipe
+
+_LEAST_UNIT = 1e-50
+"""Least length of features without scales: fourth powers of it, and of its reciprocal, stay in float64."""
+
+_SHOWN = 5
+"""Faults that one error names."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,29 @@ class DatasetMetadata(ABC):
     @abstractmethod
     def broken_rule(self, rows: Array) -> Array:
         """The first rule that each of (..., *record) rows breaks, counted from 1; 0 if none. (...) int64."""
+
+    @property
+    @abstractmethod
+    def own_faults(self) -> Iterator[MetadataFault]:
+        """Declared facts that float64 cannot work with, if these are not a table's."""
+
+    @property
+    def faults(self) -> tuple[MetadataFault, ...]:
+        """Declared facts that float64 cannot work with; of a table those of the columns that are chosen.
+
+        Uploads and plans are refused for these. So datasets that were stored before a rule was made have no
+        new plans, while what was stored of them is read as ever.
+        """
+        return tuple(self.own_faults if self.recipe is None else self.recipe.faults)
+
+    def require_resolvable(self) -> None:
+        """Refuse facts that float64 cannot work with.
+
+        Raises:
+            ValueError: there are such facts.
+        """
+        if faults := self.faults:
+            raise ValueError("; ".join(f"{fault.field} {fault.rule}" for fault in faults[:_SHOWN]))
 
     def canonical(self, rows: Array) -> Array:
         """The exact records nearest to rows that meet every rule up to rounding; by default the rows."""
@@ -81,6 +111,14 @@ class PointsMetadata(DatasetMetadata):
     @property
     def rules(self) -> Sequence[str]:
         return self.space.rules
+
+    @property
+    def own_faults(self) -> Iterator[MetadataFault]:
+        center = self.search_center
+        far = [*number_faults("center", float(np.abs(center).max()))]
+        yield from far
+        if self.radius is not None:
+            yield from spread_faults("radius", 1.0 if far else self.space.size_of(center), self.radius)
 
     def broken_rule(self, rows: Array) -> Array:
         return self.space.broken_rule(rows)
@@ -153,6 +191,10 @@ class VectorsMetadata(_Rows):
     def rules(self) -> Sequence[str]:
         return ("finite",)
 
+    @property
+    def own_faults(self) -> Iterator[MetadataFault]:
+        return scale_faults("norm_bound", self.norm_bound)
+
     def broken_rule(self, rows: Array) -> Array:
         return np.where(np.isfinite(rows).all(axis=-1), 0, 1)
 
@@ -176,6 +218,10 @@ class PartialVectorsMetadata(_Rows):
     @property
     def rules(self) -> Sequence[str]:
         return ("finite, or not known",)
+
+    @property
+    def own_faults(self) -> Iterator[MetadataFault]:
+        return scale_faults("known", self.known)
 
     def broken_rule(self, rows: Array) -> Array:
         return np.where(np.isinf(rows).any(axis=-1), 1, 0)
@@ -224,6 +270,30 @@ class LabelledMetadata(DatasetMetadata):
     @property
     def rules(self) -> Sequence[str]:
         return ("finite", "labelled with one of the classes")
+
+    @property
+    def own_faults(self) -> Iterator[MetadataFault]:
+        if wrong := [*self._bound_faults]:
+            yield from wrong
+            return
+        means = self.mean or (0.0,) * self.dim
+        scales = self.scale or (self.norm_bound or 1.0,) * self.dim
+        for feature, mean, scale in zip(self.features, means, scales, strict=True):
+            yield from spread_faults(feature, mean, scale)
+
+    @property
+    def _bound_faults(self) -> Iterator[MetadataFault]:
+        """A norm bound that float64 cannot work with."""
+        bound = self.norm_bound
+        if self.scale is None:
+            # Errors of coefficients have the unit 1/bound, and fourth powers of them are computed.
+            yield from scale_faults("norm_bound", bound, _LEAST_UNIT)
+        elif bound is not None and not FINEST <= bound <= 1 / FINEST:
+            yield MetadataFault(
+                "norm_bound",
+                f"must be from {FINEST:g} to {1 / FINEST:g}, as it is a length of features over their "
+                "scales. Declare one near the square root of their number, or none",
+            )
 
     @property
     def usual_length(self) -> float:

@@ -21,7 +21,7 @@ from sklearn.utils.validation import (  # pyright: ignore[reportMissingTypeStubs
 from privest.arrays import Array
 from privest.estimators.base import require
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.logistic_regression import LogisticPlan
+from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticPlan
 from privest.estimators.linear_model.logistic_spec import LogisticSpec, Loss, Solver, Standardisation
 from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
@@ -178,7 +178,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         shape = LabelledMetadata(n, tuple(names), "y", tuple(map(str, classes)), bound, mean, scale)
         spec = LogisticSpec(**{option.name: getattr(self, option.name) for option in fields(LogisticSpec)})
         delta = n**-1.5 if self.delta is None else self.delta
-        return logistic_regression.plan(spec, shape, PrivacyTarget(self.epsilon, delta))
+        return LOGISTIC_REGRESSION.plan(spec, shape, PrivacyTarget(self.epsilon, delta))
 
 
 def _different(labels: Sequence[object] | NDArray[np.generic]) -> NDArray[np.generic]:

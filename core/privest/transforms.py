@@ -1,6 +1,6 @@
 """Transforms of raw records into points. Each point depends on one record, so privacy carries over."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Protocol
@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from privest.arrays import Array, transposed
+from privest.resolution import MetadataFault, scale_faults
 
 _FIRST = np.outer([1, 2, 1], [1, 0, -1]) / 4
 """Sobel's kernel of a first derivative. Its positive entries add up to 1, as those of `_SECOND` do. So no
@@ -32,6 +33,11 @@ class Transform(Protocol):
     def rules(self) -> Sequence[str]:
         """Conditions that a raw record must meet, in the order in which `broken_rule` checks them."""
         ...
+
+    @property
+    def faults(self) -> Iterator[MetadataFault]:
+        """Declared scales that float64 cannot work with; by default none."""
+        yield from ()
 
     def broken_rule(self, rows: Array) -> Array:
         """The first rule that each of (n, *raw) rows breaks, counted from 1; 0 if none. (n,) integers."""
@@ -81,6 +87,10 @@ class CovarianceDescriptors(Transform):
     @property
     def rules(self) -> Sequence[str]:
         return (f"intensities from 0 to {self.largest:g}",)
+
+    @property
+    def faults(self) -> Iterator[MetadataFault]:
+        return scale_faults("largest", self.largest)
 
     def broken_rule(self, rows: Array) -> Array:
         allowed = (rows >= 0) & (rows <= self.largest)
@@ -141,6 +151,10 @@ class WindowCovariances(Transform):
     @property
     def rules(self) -> Sequence[str]:
         return ("finite, and at most a million times the scale",)
+
+    @property
+    def faults(self) -> Iterator[MetadataFault]:
+        return scale_faults("scale", self.scale)
 
     def broken_rule(self, rows: Array) -> Array:
         return np.where((np.abs(rows) <= 1e6 * self.scale).all(axis=(1, 2)), 0, 1)

@@ -138,8 +138,8 @@ class Estimator(Generic[S, M, P, A]):
         plan_type: dataclass of its plans.
         error: dataclass of a plan's `expected_error`.
         answer: dataclass of a run's answer, with the run's own uncertainty.
-        plan: plans a run for a target (ε, δ) from public facts alone. It raises ValueError, in words fit for
-            the analyst, if an option is out of range.
+        planner: plans a run for a target (ε, δ) from public facts that float64 can work with. It raises
+            ValueError, in words fit for the analyst, if an option is out of range.
         run: computes the estimate from the plan and an oracle's noisy answers. It never sees a row.
         shown: names of fields and properties of `plan_type` that the plan has in JSON, besides those that
             every plan has. Types and descriptions are read from their annotations.
@@ -167,7 +167,7 @@ class Estimator(Generic[S, M, P, A]):
     plan_type: type[P]
     error: type[ExpectedError]
     answer: type[A]
-    plan: Callable[[S, M, PrivacyTarget], P]
+    planner: Callable[[S, M, PrivacyTarget], P]
     run: Callable[[P, Oracle], A]
     shown: tuple[str, ...] = ()
     error_meaning: str
@@ -177,3 +177,13 @@ class Estimator(Generic[S, M, P, A]):
     unset: Mapping[str, object] = field(default_factory=dict[str, object], hash=False)
     errors_apart: bool = False
     certificates: Callable[[S], int] = _none
+
+    def plan(self, spec: S, metadata: M, target: PrivacyTarget) -> P:
+        """Plan a run for a target (ε, δ), from public facts alone.
+
+        Raises:
+            ValueError: an option is out of range, or float64 cannot work with a declared bound or scale. The
+                message is fit for the analyst.
+        """
+        metadata.require_resolvable()
+        return self.planner(spec, metadata, target)

@@ -13,6 +13,7 @@ from privest.privacy.budget import PrivacyBudget
 from privest.privacy.clipping import any_floats
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
+from privest.resolution import FINEST
 
 Places, Truths = NDArray[np.intp], NDArray[np.bool_]
 
@@ -56,9 +57,6 @@ _BEYOND = 0.5
 
 _WORTH = 0.5
 """Largest width of the next interval, over the last one's, for which it is taken."""
-
-_NARROWEST = 1e-9
-"""Least width of an interval, over its furthest value."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,8 @@ def _counted(nodes: Array, values: Array) -> Array:
     known = values[~np.isnan(values)]
     at = np.clip(known, nodes[0], nodes[-1])
     above = np.clip(np.searchsorted(nodes, at, side="right"), 1, len(nodes) - 1)
-    part = np.minimum((at - nodes[above - 1]) / (nodes[above] - nodes[above - 1]), 1.0)
+    # From 0 to 1 whatever the nodes are: 0 where two of them are equal, as NaN is the smaller for `fmax`.
+    part = np.fmin(np.fmax((at - nodes[above - 1]) / (nodes[above] - nodes[above - 1]), 0.0), 1.0)
     counts = np.zeros(len(nodes) + 1)
     counts += np.bincount(above, part, len(counts))
     counts += np.bincount(above - 1, 1.0 - part, len(counts))
@@ -314,7 +313,7 @@ class ColumnRanges:
     def _declared(self, low: Array, high: Array) -> tuple[Array, Array]:
         """The part of intervals that is within what is declared, and wide enough to have nodes in float64."""
         low, high = np.clip(low, self.low, self.high), np.clip(high, self.low, self.high)
-        least = np.maximum(_NARROWEST * np.maximum(np.abs(low), np.abs(high)), _SIZES[0])
+        least = np.maximum(FINEST * np.maximum(np.abs(low), np.abs(high)), _SIZES[0])
         lacking = np.maximum(least - (high - low), 0.0)
         return low - lacking, high + lacking
 

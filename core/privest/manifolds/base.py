@@ -65,6 +65,10 @@ class Manifold(ABC):
         """Largest radius of a search ball. Float64 can hold all points within three times this distance."""
         return 1e100
 
+    def size_of(self, point: Array) -> float:
+        """Unit of distances near a point: float64 resolves 1e-16 of it there, but for a factor."""
+        return 1.0
+
     @property
     @abstractmethod
     def dim(self) -> int:

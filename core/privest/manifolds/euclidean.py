@@ -41,6 +41,10 @@ class Euclidean(Manifold):
         """Typical length of a vector whose entries are about one."""
         return sqrt(self.size)
 
+    def size_of(self, point: Array) -> float:
+        """Largest entry, without its sign."""
+        return float(np.abs(point).max())
+
     def random_point(self, rng: np.random.Generator) -> Array:
         return rng.standard_normal(self.size)
 

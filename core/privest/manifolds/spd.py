@@ -86,8 +86,11 @@ def _gram(root: Array) -> Array:
 
 
 def _cholesky(base: Array) -> Array:
-    """The lower triangular L with LLᵀ = `base`."""
-    return np.asarray(np.linalg.cholesky(base), dtype=np.float64)
+    """The lower triangular L with LLᵀ = `base`; NaN if a matrix is not positive definite."""
+    try:
+        return np.asarray(np.linalg.cholesky(base), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.full_like(base, np.nan)
 
 
 @dataclass(frozen=True)
@@ -296,6 +299,10 @@ class BuresWassersteinSPD(SPD):
     def natural_radius(self) -> float:
         """Half the distance between I and the zero matrix."""
         return sqrt(self.size) / 2
+
+    def size_of(self, point: Array) -> float:
+        """Root of the largest entry, as a distance is one of square roots of matrices."""
+        return sqrt(float(np.abs(point).max()))
 
     def mean_curvature(self, center: Array, radius: float) -> float:
         """The mean curvature 3/(2(m + 1)λ) at λI, with λ the least eigenvalue of matrices in the ball.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
+from privest.privacy.clipping import any_floats, within
 from privest.privacy.grid import Grid
 from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.mechanisms import (
@@ -65,9 +66,29 @@ class ChunkSum(Generic[Query]):
         return reduce(np.add, (self._clipped(piece[:, place]) for place in range(places))) / places
 
     def _clipped(self, rows: Array) -> Array:
-        return reduce(
-            np.add, (self.statistic.clipped_sum(self.point, block, self.clip) for block in blocks(rows))
-        )
+        return reduce(np.add, map(self._of_block, blocks(rows)))
+
+    @any_floats
+    def _of_block(self, rows: Array) -> Array:
+        """The clipped sum of (n, ...) rows, of length n·clip at most whatever the statistic does.
+
+        The gate's last defence: statistics are total by themselves, and this rests on none of them. Where a
+        sum is not finite, or too long, or where a row raises an error, rows are summed one at a time, and
+        each that does so by itself counts as zero.
+        """
+        found = self._attempted(rows)
+        if found is not None:
+            return found
+        alone = (self._attempted(rows[place : place + 1]) for place in range(len(rows)))
+        return reduce(np.add, (each for each in alone if each is not None), np.zeros(self.statistic.size))
+
+    def _attempted(self, rows: Array) -> Array | None:
+        """The statistic's sum of these rows, or None if it fails or is longer than clips allow."""
+        try:
+            found = self.statistic.clipped_sum(self.point, rows, self.clip)
+        except (ArithmeticError, LookupError, ValueError):  # all that numbers can cause, LinAlgError included
+            return None
+        return found if within(found, len(rows) * self.clip) else None
 
 
 class Gate(Oracle):

@@ -28,14 +28,15 @@ class Statistic(Protocol[Query_contra]):
     def clipped_sum(self, point: Query_contra, rows: Array, clip: float, /) -> Array:
         """The sum of one vector per row, each of length at most `clip`.
 
-        A row's vector depends on that row and on `point` alone. The method must accept rows of any floats,
-        infinities and NaN included, return finite numbers, and never raise: an error that one record could
-        cause would reveal that record. To achieve this, decorate it with `clipping.any_floats` and sum
-        with `clipping.clipped_sum`.
+        A row's vector depends on that row and on `point` alone. The method must accept rows and points of any
+        floats, infinities and NaN included, return finite numbers, and never raise: an error that one record
+        could cause would reveal that record. To achieve this, decorate it with `clipping.any_floats` and sum
+        with `clipping.clipped_sum`. No vector may be longer than the diameter, as rows at which a statistic
+        fails count as zero in the gate.
 
         Args:
-            point: where the solver evaluates the statistic; public, or computed from released answers.
-                Statistics that need no point call it `_`.
+            point: where the solver evaluates the statistic; public, or computed from released answers, which
+                may have taken it out of float64. Statistics that need no point call it `_`.
             rows: (n, ...) records.
             clip: bound on the Euclidean length of one record's vector.
 

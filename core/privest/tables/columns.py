@@ -6,6 +6,8 @@ from datetime import date, timedelta
 from math import inf, isfinite, isnan
 from typing import Literal
 
+from privest.resolution import MetadataFault, bounds_faults, number_faults
+
 ColumnType = Literal["number", "integer", "category", "boolean", "date"]
 
 Missing = Literal["refused", "category", "filled"]
@@ -128,6 +130,16 @@ class Column:
         if number is None:
             return True
         return (self.low is None or self.low <= number) and (self.high is None or number <= self.high)
+
+    @property
+    def faults(self) -> Iterator[MetadataFault]:
+        """Bounds and fill that float64 cannot work with."""
+        if self.low is not None and self.high is not None:
+            yield from bounds_faults(self.name, self.low, self.high)
+        else:
+            yield from number_faults(self.name, self.low)
+            yield from number_faults(self.name, self.high)
+        yield from number_faults(self.name, self.fill)
 
     def cell(self, number: float) -> float | str | bool | None:
         """The value that a number stands for, as a file has it; None for a gap."""

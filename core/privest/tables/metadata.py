@@ -1,6 +1,6 @@
 """`TableMetadata`: the public facts of a table, and what a question on it is to an estimator."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
 
@@ -14,6 +14,7 @@ from privest.metadata import (
     PointsMetadata,
     VectorsMetadata,
 )
+from privest.resolution import MetadataFault
 from privest.tables.columns import Column, Feature, listed
 from privest.tables.recipe import Form, Recipe, dummy_rows
 
@@ -40,6 +41,11 @@ class TableMetadata(DatasetMetadata):
     @property
     def rules(self) -> Sequence[str]:
         return ("finite, or missing where the schema says what a gap is", "one of its column's categories")
+
+    @property
+    def own_faults(self) -> Iterator[MetadataFault]:
+        for column in self.columns:
+            yield from column.faults
 
     def broken_rule(self, rows: Array) -> Array:
         gaps = np.array([column.missing != "refused" for column in self.columns])

@@ -1,5 +1,6 @@
 """`Recipe`: the public map from a stored row of a table to the record that an estimator takes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -7,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from privest.arrays import Array
+from privest.resolution import MetadataFault
 from privest.tables.columns import Column, Feature
 
 Form = Literal["scaled", "labelled", "partial"]
@@ -52,18 +54,28 @@ class Recipe:
     @cached_property
     def middle(self) -> Array:
         """(features,) middles of the bounds; 0 where one is missing."""
-        return self._ends.sum(axis=0) / 2
+        with np.errstate(over="ignore"):  # of bounds that plans refuse
+            return self._ends.sum(axis=0) / 2
 
     @cached_property
     def half(self) -> Array:
         """(features,) half the widths of the bounds; 1 where one is missing."""
-        return (self._ends[1] - self._ends[0]) / 2
+        with np.errstate(over="ignore"):
+            return (self._ends[1] - self._ends[0]) / 2
 
     @cached_property
     def range(self) -> Array:
         """(2, features) least and largest value of an image; infinite where no bound is declared."""
-        labelled = self.form == "labelled"
-        return self._bounds if labelled else (self._bounds - self.middle) / self.half
+        if self.form == "labelled":
+            return self._bounds
+        with np.errstate(all="ignore"):
+            return (self._bounds - self.middle) / self.half
+
+    @property
+    def faults(self) -> Iterator[MetadataFault]:
+        """Bounds and fills of the chosen columns that float64 cannot work with."""
+        for place in self.chosen:
+            yield from self.columns[place].faults
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -102,7 +114,8 @@ class Recipe:
         values = np.where(np.isnan(levels), np.clip(values, *self._bounds), values == levels)
         values = np.where(gap, missing, values)
         if self.form != "labelled":
-            return (values - self.middle) / self.half
+            with np.errstate(all="ignore"):
+                return (values - self.middle) / self.half
         assert self.label is not None  # noqa: S101 - of this form
         return np.concatenate([values, self._classes(rows[..., self.label])[..., None]], axis=-1)
 

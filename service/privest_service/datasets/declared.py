@@ -10,6 +10,11 @@ from privest.transforms import Transform
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout, string_form
 from privest_service.inputs import Input, Name
+from privest_service.problems import Fault
+from privest_service.upload_errors import RefusedUploadError
+
+_SHOWN = 5
+"""Faults that one refusal names."""
 
 Label = Name
 """Name of a column."""
@@ -49,5 +54,11 @@ def unit_column(unit: Unit | None) -> str | None:
 def import_spec(
     layout: Layout, shape: DatasetMetadata, unit: Unit | None, transform: Transform | None = None
 ) -> ImportSpec:
-    """The import specification of files with this layout."""
+    """Return the import specification of files with this layout.
+
+    Raises:
+        RefusedUploadError: float64 cannot work with a declared bound or scale.
+    """
+    if faults := [*shape.faults, *(transform.faults if transform else ())]:
+        raise RefusedUploadError([Fault(field=name, rule=rule) for name, rule in faults[:_SHOWN]])
     return ImportSpec(layout, shape, transform, unit.rows if unit else None)

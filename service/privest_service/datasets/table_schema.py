@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from privest.resolution import LARGEST
 from privest.tables.columns import MISSING, Column, ColumnType, Missing, day_of
 from privest.tables.metadata import MOST_FEATURES, TableMetadata
 from privest_service.datasets.declared import Category, Label, Unit, import_spec, unit_column
@@ -18,9 +19,6 @@ from privest_service.problems import Fault
 from privest_service.upload_errors import RefusedUploadError
 
 _MOST_COLUMNS = 2_000
-
-_LARGEST = 1e100
-"""Largest bound, so that widths and middles stay in float64."""
 
 _SHOWN = 5
 
@@ -96,8 +94,8 @@ class ColumnSchema(Input):
             return _day(name, bound)
         if self.type not in ("number", "integer"):
             raise ValueError(f"{name} belongs to numbers, integers and dates")
-        if isinstance(bound, str) or abs(bound) > _LARGEST:
-            raise ValueError(f"{name} must be a number of at most {_LARGEST:g}")
+        if isinstance(bound, str) or abs(bound) > LARGEST:
+            raise ValueError(f"{name} must be a number of at most {LARGEST:g}")
         return float(bound)
 
     def _filled(self) -> float | None:

@@ -117,3 +117,24 @@ def test_a_missing_value_counts_as_missing_and_nowhere_else():
     counts = ColumnCounts(2, 3)
     shares = counts.shares(counts.clipped_sum(nodes, rows, 1.0))
     assert np.allclose(shares, [[0.5, 0.5, 1, 1], [1, 0, 0, 2]])
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [1e17] * 5,
+        [0.0, 0.0, 0.0, 5e-324, 5e-324],
+        [3.0, 2.0, 1.0, 0.0, -1.0],
+        [-np.inf, -np.inf, 0.0, np.inf, np.inf],
+        [np.nan] * 5,
+        [0.0, np.nan, 1.0, -1e308, 1e308],
+    ],
+    ids=str,
+)
+def test_between_nodes_that_do_not_rise_a_record_counts_once_all_the_same(nodes):
+    """0/0 between equal nodes was once NaN, which as an integer of the grid is −2⁶³."""
+    counts = ColumnCounts(1, 5)
+    for value in (0.0, 1e17, -3.0, 5e-324, np.inf, -np.inf):
+        found = counts.clipped_sum(np.array([nodes]), np.array([[value]]), 1.0)
+        assert (found >= 0).all()
+        assert found.sum() == pytest.approx(1.0)

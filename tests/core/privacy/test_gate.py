@@ -11,6 +11,7 @@ from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDista
 from privest.privacy.gate import ChunkSum, Gate, GateExhaustedError
 from privest.privacy.grid import batch_sensitivity
 from privest.privacy.grid import sensitivity as grid_sensitivity
+from privest.privacy.matrix_mechanism import prefix_sums
 from privest.privacy.mechanisms import (
     AlternativeSum,
     NoisySum,
@@ -286,18 +287,18 @@ def test_a_kept_sum_is_of_the_same_statistic_clip_and_grid():
     ]
     point = SPACE.reference + 1.0
 
-    class Twice(SquaredDistance):
+    class Half(SquaredDistance):
         def clipped_sum(self, point, rows, clip):
-            return 2 * super().clipped_sum(point, rows, clip)
+            return super().clipped_sum(point, rows, clip) / 2
 
     gate = Gate(
-        Records(ROWS), {"gradient": SquaredDistance(SPACE), "other": Twice(SPACE)}, plan, ScriptedNoise()
+        Records(ROWS), {"gradient": SquaredDistance(SPACE), "other": Half(SPACE)}, plan, ScriptedNoise()
     )
     whole, clipped, coarse = (gate.mean(point) for _ in range(3))
     np.testing.assert_allclose(whole, (ROWS - point).mean(axis=0), atol=1e-6)
     assert np.linalg.norm(clipped) <= 0.1
     np.testing.assert_array_equal(np.rint(coarse * 50 * 8), coarse * 50 * 8)
-    np.testing.assert_allclose(gate.mean(point, "other"), 2 * clipped, atol=1 / 50 / 8)
+    np.testing.assert_allclose(gate.mean(point, "other"), clipped / 2, atol=1 / 50 / 8)
 
 
 def test_one_record_more_in_a_batch_moves_its_sum_by_at_most_the_certified_length():
@@ -420,3 +421,119 @@ def test_the_error_of_a_chunk_of_groups_is_within_the_bound():
     exact = sum(map(Fraction, rows.ravel())) / places
     found = ChunkSum(SquaredDistance(line), line.reference, 1.0, 2.0**-40, True)(rows) * 2.0**-40
     assert abs(Fraction(found[0]) - exact) <= (grid_sensitivity(2.0, 1.0, 1, 2.0**-40) - 2.0) / 2
+
+
+# The last defence
+
+
+class Slipping(SquaredDistance):
+    """A statistic that a row beyond 1e6 leads astray, in one way or another."""
+
+    def clipped_sum(self, point, rows, clip):
+        astray = np.abs(rows[:, 0]) > 1e6
+        total = super().clipped_sum(point, rows[~astray].reshape(-1, 3), clip)
+        return self.slip(total) if astray.any() else total
+
+    def slip(self, total):
+        raise NotImplementedError
+
+
+def slipping(slip):
+    return type("Slipping", (Slipping,), {"slip": staticmethod(slip)})(SPACE)
+
+
+def raises(error):
+    def slip(total):
+        raise error
+
+    return slip
+
+
+def cast_to_integer(total):
+    """0/0, as an integer: what equal nodes once made of a histogram."""
+    return (np.zeros(1) / np.zeros(1)).astype(np.int64) + total
+
+
+SLIPS = {
+    "NaN": lambda total: np.full_like(total, np.nan),
+    "one NaN": lambda total: total + np.array([0.0, np.nan, 0.0]),
+    "infinity": lambda total: total - np.inf,
+    "too long": lambda total: total + 1e9,
+    "too long to square": lambda total: total + 1e200,
+    "an integer of NaN": cast_to_integer,
+    "division by zero": raises(ZeroDivisionError()),
+    "overflow": raises(OverflowError()),
+    "no such place": raises(IndexError()),
+    "a singular matrix": raises(np.linalg.LinAlgError()),
+    "a wrong value": raises(ValueError()),
+}
+
+slips = pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS)
+
+
+def astray(rows, place):
+    changed = rows.copy()
+    changed[place] = [1e9, 0.5, 0.0] if rows.ndim == 2 else np.tile([1e9, 0.5, 0.0], (rows.shape[1], 1))
+    return changed
+
+
+def answers_of(rows, statistic, plan, *drawn, grouped=False, threads=1):
+    """What is released of the sums, without noise."""
+    records = Records(rows, threads, grouped=grouped)
+    gate = Gate(records, {"gradient": statistic}, [plan], ScriptedNoise(*drawn))
+    return gate.mean(SPACE.reference) * plan.divisor
+
+
+@slips
+def test_a_row_at_which_a_statistic_slips_counts_as_zero(slip, recwarn, caplog):
+    """Nothing shows it but how long the sum took. The other rows count as they do beside any row."""
+    n, place = CHUNK + 20, 7
+    rows = np.random.default_rng(3).standard_normal((n, 3))
+    plan, statistic = noisy_sum("gaussian", n=n, size=3, clip=0.7, loss=1.0), slipping(slip)
+    without = rows.copy()
+    without[place] = 0.0
+    found = answers_of(astray(rows, place), statistic, plan)
+    np.testing.assert_allclose(found, answers_of(without, statistic, plan), rtol=0, atol=2 * plan.spacing)
+    np.testing.assert_array_equal(found, answers_of(astray(rows, place), statistic, plan, threads=3))
+    moved = np.linalg.norm(found - answers_of(rows, statistic, plan))
+    assert 0 < moved <= plan.sensitivity / 2 + 2 * plan.spacing
+    assert not recwarn.list
+    assert not caplog.records
+
+
+@slips
+def test_so_it_does_in_batches_samples_groups_and_streams(slip):
+    statistic, rows = slipping(slip), np.random.default_rng(4).standard_normal((50, 3))
+    wrong, without = astray(rows, 7), np.delete(rows, 7, axis=0)
+    drawn = np.arange(10)
+    whole = noisy_sum("gaussian", n=50, size=3, clip=0.7, loss=1.0)
+    for plan in (batches(clip=0.7), SampledSum.of(whole, 10)):
+        found = answers_of(wrong, statistic, plan, drawn)
+        np.testing.assert_allclose(found, answers_of(rows, statistic, plan, np.delete(drawn, 7)), atol=1e-6)
+    groups = np.random.default_rng(5).standard_normal((50, PLACES, 3))
+    zero = groups.copy()
+    zero[7] = 0.0
+    found = answers_of(astray(groups, 7), statistic, whole, grouped=True)
+    np.testing.assert_allclose(found, answers_of(zero, statistic, whole, grouped=True), atol=1e-6)
+    stream = prefix_sums("tree", statistic="gradient", n=50, size=3, clip=0.7, leaves=4, mu=1e6)
+    gate = Gate(Records(wrong), {"gradient": statistic}, [stream])
+    gate.extend("gradient", SPACE.reference, 50)
+    wanted = np.sum(without * np.minimum(1, 0.7 / np.linalg.norm(without, axis=1, keepdims=True)), axis=0)
+    np.testing.assert_allclose(gate.prefix("gradient"), wanted, atol=1e-3)
+
+
+def test_where_every_row_is_astray_there_is_noise_alone():
+    plan = noisy_sum("gaussian", n=50, size=3, clip=0.7, loss=1.0)
+    every = np.full((50, 3), 1e9)
+    for slip in SLIPS.values():
+        assert answers_of(every, slipping(slip), plan).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_sum_within_its_bound_is_not_touched():
+    """All rows at the clip, in one direction: rounding alone does not call the defence."""
+    Counted.calls = 0
+    rows = np.tile([3.0, 4.0, 0.0], (CHUNK, 1))
+    plan = noisy_sum("gaussian", n=CHUNK, size=3, clip=0.1, loss=1.0)
+    found = answers_of(rows, Counted(SPACE), plan)
+    assert Counted.calls == 1
+    np.testing.assert_allclose(found, [0.06 * CHUNK, 0.08 * CHUNK, 0.0], rtol=1e-9)

@@ -48,6 +48,24 @@ BAD: dict[str, Callable[[], Bad]] = {
         [NUMBER | {"low": 1, "high": 1}, KIND],
         {"x": "low must be below high: a column of one value says nothing"},
     ),
+    "bounds too close for float64": lambda: (
+        csv_of("x,kind", "1e17,a", "1e17,b"),
+        "rows.csv",
+        [NUMBER | {"low": 1e17, "high": 1e17 + 496}, KIND],
+        {"x": "low and high too close for float64: they must be at least 1e+08 apart"},
+    ),
+    "integers too close for float64": lambda: (
+        csv_of("x,kind", "5,a", "6,b"),
+        "rows.csv",
+        [NUMBER | {"type": "integer", "low": 10**12, "high": 10**12 + 999}, KIND],
+        {"x": "they must be at least 1000 apart"},
+    ),
+    "bounds whose half is 0": lambda: (
+        csv_of("x,kind", "0,a", "0,b"),
+        "rows.csv",
+        [NUMBER | {"low": 0, "high": 5e-324}, KIND],
+        {"x": "they must be at least 1e-100 apart"},
+    ),
     "one category": lambda: (
         csv_of("x,kind", "1,a", "1,a"),
         "rows.csv",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, inf, log, log2, sqrt
+from math import ceil, inf, log, sqrt
 
 import numpy as np
 from scipy.special import ndtr
@@ -134,8 +134,9 @@ class DistanceCounts:
         """
         point, reach = query
         away = lengths(self.manifold.log_coordinates(point, rows))
-        octaves = log2(reach) - np.log2(away[np.isfinite(away)])
-        place = np.clip(octaves / self.octaves, 0.0, self.nodes - 1.0)
+        octaves = np.log2(reach) - np.log2(away[np.isfinite(away)])
+        # A place among the nodes whatever the reach is: 0 where it makes NaN, which `fmax` leaves out.
+        place = np.fmin(np.fmax(octaves / self.octaves, 0.0), self.nodes - 1.0)
         below = np.minimum(place.astype(np.int64), self.nodes - 2)
         part = place - below
         counts = np.bincount(below, 1.0 - part, self.nodes) + np.bincount(below + 1, part, self.nodes)

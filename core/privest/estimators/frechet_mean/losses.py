@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from privest.arrays import Array
 from privest.manifolds import Manifold
 from privest.privacy.clipping import any_floats, clipped_sum, without_axis
@@ -59,7 +61,8 @@ class ScaledGradient(Opposable):
     def clipped_sum(self, query: tuple[Array, float], rows: Array, clip: float) -> Array:
         """Σ of the scaled gradients, of length `clip` at most each; else as `SquaredDistance`."""
         point, unit = query
-        return clipped_sum(self.manifold.log_coordinates(point, without_axis(rows)) * (clip / unit), clip)
+        scale = clip / np.float64(unit)  # infinite, not an error, where the unit is 0
+        return clipped_sum(self.manifold.log_coordinates(point, without_axis(rows)) * scale, clip)
 
 
 @dataclass(frozen=True)

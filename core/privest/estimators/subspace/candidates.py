@@ -12,7 +12,7 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.subspace.losses import Bounded
-from privest.estimators.subspace.spherical import on_sphere
+from privest.estimators.subspace.spherical import on_sphere, orthonormal
 from privest.privacy.clipping import clipped_sum
 
 _SURE = 1.0
@@ -24,8 +24,9 @@ class Candidates:
     """Subspaces of rank r in a frame of rank r + 1.
 
     Attributes:
-        frame: (dim, rank + 1) orthonormal columns.
-        normals: (count, rank + 1) unit vectors, each normal to one candidate.
+        frame: (dim, rank + 1) orthonormal columns; coordinate axes take the place of others.
+        normals: (count, rank + 1) unit vectors, each normal to one candidate; the first coordinate axis takes
+            the place of one that is not a unit vector.
         scale: c of the bounded loss.
         center: (dim,) to be taken off the rows.
     """
@@ -34,6 +35,11 @@ class Candidates:
     normals: Array
     scale: float
     center: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "frame", orthonormal(self.frame))
+        units = [orthonormal(normal[:, None])[:, 0] for normal in self.normals]
+        object.__setattr__(self, "normals", np.array(units).reshape(self.normals.shape))
 
     def basis(self, index: int) -> Array:
         """(dim, rank) orthonormal columns that span one candidate."""

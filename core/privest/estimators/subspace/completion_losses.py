@@ -6,6 +6,7 @@ import numpy as np
 
 from privest.arrays import Array, lengths
 from privest.estimators.subspace.partial_rows import known_part
+from privest.estimators.subspace.spherical import orthonormal
 from privest.privacy.statistic import Opposable
 
 _FLOOR = 1e-3
@@ -40,6 +41,7 @@ class CompletionGradient(Opposable):
     def clipped_sum(self, point: Array, rows: Array, clip: float) -> Array:
         """Σ of gradients at the basis `point`, tangent there, of length at most `clip`; see `Statistic`."""
         a, known = known_part(rows)
+        point = orthonormal(point)
         products = (point[:, :, None] * point[:, None, :]).reshape(self.dim, -1)
         gram = (known @ products).reshape(-1, self.rank, self.rank) + _FLOOR * np.eye(self.rank)
         # No eigenvalue is below λ, so that no row makes these systems singular.

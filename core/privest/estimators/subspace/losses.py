@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from privest.arrays import Array, lengths, seen_by
-from privest.estimators.subspace.spherical import on_sphere
+from privest.estimators.subspace.spherical import on_sphere, orthonormal
 from privest.privacy.statistic import Opposable
 
 _LEAST_RESIDUAL = 1e-12
@@ -90,7 +90,7 @@ class SubspaceQuery:
     """The basis and the loss for which a gradient is asked.
 
     Attributes:
-        basis: (dim, rank) orthonormal columns.
+        basis: (dim, rank) orthonormal columns; coordinate axes take the place of others.
         loss: of the residual's length.
         center: (dim,) to be taken off the rows.
     """
@@ -98,6 +98,9 @@ class SubspaceQuery:
     basis: Array
     loss: RobustPenalty
     center: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "basis", orthonormal(self.basis))
 
 
 def residuals(at: SubspaceQuery, rows: Array) -> tuple[Array, Array, Array]:

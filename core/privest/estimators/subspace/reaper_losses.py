@@ -3,32 +3,42 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import NamedTuple
 
 import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates, lengths, seen_by
-from privest.estimators.subspace.spherical import on_sphere
+from privest.estimators.subspace.spherical import on_sphere, orthonormal
 
 _LEAST_RESIDUAL = 1e-6
 """Residual below which rounding begins to turn directions; the gradient falls to zero there."""
+
+_FURTHEST = 1e100
+"""Largest entry of a relaxation: squares of what it leaves of a row stay finite."""
 
 _COVER = 1 + 1e-9
 """Factor on a diameter, for directions that rounding has turned; the square of that is below 1e-12."""
 
 
-class Relaxation(NamedTuple):
+@dataclass(frozen=True)
+class Relaxation:
     """The matrix at which a gradient is asked for.
 
     Attributes:
-        p: symmetric, of D rows; or of k rows in a frame, for the matrix BPBᵀ.
+        p: symmetric, of D rows; or of k rows in a frame, for the matrix BPBᵀ. Entries beyond ±1e100 count as
+            these, and NaN as 0.
         center: (D,) to be taken off the rows.
-        frame: B, (D, k) orthonormal columns, public or released; None for all of the space.
+        frame: B, (D, k) orthonormal columns, public or released; None for all of the space. Coordinate axes
+            take the place of columns that are not orthonormal.
     """
 
     p: Array
     center: Array | None = None
     frame: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", np.clip(np.nan_to_num(self.p, nan=0.0), -_FURTHEST, _FURTHEST))
+        if self.frame is not None:
+            object.__setattr__(self, "frame", orthonormal(self.frame))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates, lengths
-from privest.estimators.subspace.spherical import on_sphere
+from privest.estimators.subspace.spherical import on_sphere, orthonormal
 from privest.few_columns import second_moment
 
 
@@ -16,12 +16,17 @@ class Frame:
     """The centre that is taken off rows, and the directions in which they are looked at.
 
     Attributes:
-        basis: (dim, k) orthonormal columns; None for all of the space.
+        basis: (dim, k) orthonormal columns; None for all of the space. Coordinate axes take the place of
+            columns that are not orthonormal.
         center: (dim,) to be taken off the rows.
     """
 
     basis: Array | None = None
     center: Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.basis is not None:
+            object.__setattr__(self, "basis", orthonormal(self.basis))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,25 @@
-"""Rows about a centre, put on the unit sphere: what robust PCA sees of a record."""
+"""Rows about a centre, put on the unit sphere, and the orthonormal directions in which they are seen."""
 
 import numpy as np
 
 from privest.arrays import Array, lengths
+
+_ROUNDING = 1e-9
+"""Largest error of an inner product of orthonormal columns that counts as rounding."""
+
+
+def orthonormal(basis: Array) -> Array:
+    """Return the basis if its columns are orthonormal, otherwise as many coordinate axes.
+
+    Bounds on what a row adds rest on this. All solvers ask with orthonormal columns, unless released numbers
+    took them out of float64; then the answer is of no use anyway, and the axes make it safe.
+
+    Args:
+        basis: (dim, k) columns of any floats.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.abs(basis.T @ basis - np.eye(basis.shape[1]))
+    return basis if (error <= _ROUNDING).all() else np.eye(*basis.shape)
 
 
 def on_sphere(rows: Array, center: Array | None = None) -> Array:

@@ -127,6 +127,7 @@ class ClippedGradient:
         """Two gradients may be opposite: those of one row with either label, where its score is 0."""
         return 2.0 * clip
 
+    @any_floats
     def clipped_sum(self, point: LinearQuery, rows: Array, clip: float) -> Array:
         """Σ over rows of gradients of length at most `clip`; see `Statistic`."""
         t, z = point.loss.seen(point.weights, rows)
@@ -168,6 +169,7 @@ class ClippedHessian:
         a, b = min(-self.least, clip), min(self.most, clip)
         return max(a + b, sqrt(2.0) * max(a, b))
 
+    @any_floats
     def clipped_sum(self, point: LinearQuery, rows: Array, clip: float) -> Array:
         """Σ over rows of Hessians c·zzᵀ, c|z|² within −a and b; see `Statistic`."""
         t, z = point.loss.seen(point.weights, rows)
@@ -176,7 +178,6 @@ class ClippedHessian:
         return self.symmetric.of(second_moment(z, kept))
 
 
-@any_floats
 def _within(factor: Array, length: Array, least: float, most: float) -> Array:
     """(n,) factors, shortened so that factor·length is from `least` to `most`; 0 for what is not finite."""
     factor = np.where(np.isfinite(factor), factor, 0.0)

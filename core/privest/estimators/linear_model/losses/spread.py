@@ -44,7 +44,7 @@ class FeatureSpread:
 
     def clipped_sum(self, point: FeatureMap, rows: Array, clip: float) -> Array:
         """Σ over rows, in the units of `point`, of vectors of length at most `clip`; see `Statistic`."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             z = np.nan_to_num(np.clip((rows[:, :-1] - point.mean) / point.scale, -1.0, 1.0))
         both = np.hstack([z, sqrt(_RATIO) * z * z])
         return (clip / np.maximum(lengths(both), clip)) @ both
