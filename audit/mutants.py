@@ -24,6 +24,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from distributed import Client
 from sqlalchemy import Connection
 
 from audit import books, estimates, floats, mechanisms, retold, samplers, sensitivity, served
@@ -68,6 +69,8 @@ from privest.privacy.noise import SystemNoise
 from privest.privacy.streams import Prefixes
 from privest_service.database import views
 from privest_service.estimates import worker
+from privest_service.estimates.cluster import attempt
+from privest_service.estimates.runners.dask import DaskRunners, RunLostError
 
 _ROOT = Path(__file__).parent.parent
 
@@ -888,6 +891,17 @@ def _of_decisions() -> Iterator[Mutant]:
 # What analysts can tell of an owner's books
 
 
+async def _run_in_the_service(
+    self: DaskRunners, seconds: float, function: Callable[..., str], *args: str
+) -> Any:
+    """Run with a client of Dask in this process, as before there was one without keys."""
+    async with Client(self._address, asynchronous=True, set_as_default=False) as client:
+        try:
+            return await client.submit(attempt, seconds, function, *args, pure=False)
+        except Exception:
+            raise RunLostError from None
+
+
 def _views_without_functions() -> Plant:
     """Views over tables again, with barriers, as they were before revision 0022."""
     make = views.make
@@ -926,6 +940,13 @@ def _of_books() -> Iterator[Mutant]:
         "an analyst's own caps looked at after the owner's budget",
         "refusals",
         _put(served, "everywhere", (IN_TURN,)),
+        quick=False,
+    )
+    yield Mutant(
+        "client-in-the-service",
+        "answers of Dask's workers unpickled by the service, which holds the keys",
+        "tests/service/estimates/test_runners.py::test_what_a_worker_answers_runs_nothing_in_the_service",
+        _put(DaskRunners, "_run", _run_in_the_service),
         quick=False,
     )
     seeing_through = "tests/service/database/test_seeing_through_views.py::"
