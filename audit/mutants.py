@@ -25,6 +25,8 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from distributed import Client
+from sqlalchemy import Connection
 
 from audit import books, estimates, floats, mechanisms, retold, samplers, sensitivity, served
 from audit.faulty import IN_TURN, JOINED, NAMED
@@ -68,7 +70,10 @@ from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.mechanisms import NoisySum, SampledSum, SubsampledRun, SubsampledSum
 from privest.privacy.noise import SystemNoise
 from privest.privacy.streams import Prefixes
+from privest_service.database import views
 from privest_service.estimates import worker
+from privest_service.estimates.cluster import attempt
+from privest_service.estimates.runners.dask import DaskRunners, RunLostError
 from privest_service.workers.turns import Turns
 
 _ROOT = Path(__file__).parent.parent
@@ -912,6 +917,35 @@ def _of_decisions() -> Iterator[Mutant]:
 # What analysts can tell of an owner's books
 
 
+async def _run_in_the_service(
+    self: DaskRunners, seconds: float, function: Callable[..., str], *args: str
+) -> Any:
+    """Run with a client of Dask in this process, as before there was one without keys."""
+    async with Client(self._address, asynchronous=True, set_as_default=False) as client:
+        try:
+            return await client.submit(attempt, seconds, function, *args, pure=False)
+        except Exception:
+            raise RunLostError from None
+
+
+def _views_without_functions() -> Plant:
+    """Views over tables again, with barriers, as they were before revision 0022."""
+    make = views.make
+
+    def plain(connection: Connection) -> None:
+        make(connection)
+        if connection.dialect.name == "sqlite":
+            return
+        own = f"owner_id = ANY({views._OWNERS})"
+        for name, whole in {"v_published": "all_published", **views.OWN_VIEWS}.items():
+            condition = own if name in views.OWN_VIEWS else "true"
+            select = f"SELECT * FROM {whole} WHERE {condition}"  # noqa: S608
+            connection.exec_driver_sql(f"DROP VIEW {name}")
+            connection.exec_driver_sql(f"CREATE VIEW {name} WITH (security_barrier) AS {select}")
+
+    return _put(views, "make", plain)
+
+
 def _of_books() -> Iterator[Mutant]:
     yield Mutant(
         "joined-by-rows",
@@ -932,6 +966,28 @@ def _of_books() -> Iterator[Mutant]:
         "an analyst's own caps looked at after the owner's budget",
         "refusals",
         _put(served, "everywhere", (IN_TURN,)),
+        quick=False,
+    )
+    yield Mutant(
+        "client-in-the-service",
+        "answers of Dask's workers unpickled by the service, which holds the keys",
+        "tests/service/estimates/test_runners.py::test_what_a_worker_answers_runs_nothing_in_the_service",
+        _put(DaskRunners, "_run", _run_in_the_service),
+        quick=False,
+    )
+    seeing_through = "tests/service/database/test_seeing_through_views.py::"
+    yield Mutant(
+        "views-without-functions",
+        "answers that are not published behind the barrier of a view, which EXPLAIN looks through",
+        f"{seeing_through}test_no_bisection_finds_an_answer_that_is_not_published[value < {{}}-postgresql]",
+        _views_without_functions(),
+        quick=False,
+    )
+    yield Mutant(
+        "own-views-without-functions",
+        "books of other owners behind the barrier of a view, which EXPLAIN looks through",
+        f"{seeing_through}test_the_books_of_others_change_nothing_that_a_reader_of_its_own_sees[postgresql]",
+        _views_without_functions(),
         quick=False,
     )
 

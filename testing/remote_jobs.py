@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from testing.server import HANG_GUARD
 SPACING = 2.0**-30
 SECRET = "row-value-4711"  # noqa: S105
 """A row's value, which no log may hold."""
+
+KEY = "key-of-the-service-4711"
+"""A key that no other process may find."""
 
 
 def _wait_for(found: Callable[[], bool]) -> None:
@@ -140,6 +144,41 @@ def faults(_: str, records: OpenRows | None = None) -> str:
 def pid(_: str, records: OpenRows | None = None) -> str:
     """Process id of the worker."""
     return str(os.getpid())
+
+
+@dataclass(frozen=True)
+class Unpickled:
+    """What runs an expression where it is unpickled, and is then its value."""
+
+    expression: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return eval, (self.expression,)
+
+
+def writes_file(directory: str, records: OpenRows | None = None) -> Any:
+    """Answer with what writes a file where it is unpickled."""
+    return Unpickled(f"open({directory!r} + '/written', 'w').write('x')")
+
+
+def begins_program(directory: str, records: OpenRows | None = None) -> Any:
+    """Answer with what begins a program where it is unpickled."""
+    return Unpickled(f"__import__('subprocess').check_output(['touch', {directory!r} + '/touched'])")
+
+
+def tells_environment(_: str, records: OpenRows | None = None) -> Any:
+    """Answer with the environment where this is unpickled."""
+    return Unpickled("__import__('json').dumps(dict(__import__('os').environ))")
+
+
+def tells_file(path: str, records: OpenRows | None = None) -> Any:
+    """Answer with a file as it is read where this is unpickled."""
+    return Unpickled(f"__import__('json').dumps(open({path!r}, errors='replace').read())")
+
+
+def says(answer: str, records: OpenRows | None = None) -> str:
+    """Answer with the argument."""
+    return answer
 
 
 def _opened(records: OpenRows | None, path: str) -> Records:

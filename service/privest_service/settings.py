@@ -81,6 +81,11 @@ _Mail = _matching(r"[^\s<>@]+@[^\s<>@]+", "must be an e-mail address")
 _Engine = _matching(
     rf"local|dask(\+tls)?://{_HOST_AND_PORT}", "must be local, dask://host:port or dask+tls://host:port"
 )
+_Encrypted = _matching(
+    r"local|dask\+tls://.*|dask://(localhost|127(\.\d{1,3}){3}|\[::1\]):\d+",
+    "must be dask+tls://host:port, because the scheduler may be on another machine: docs/scaling.md shows "
+    "how. Without TLS only a scheduler on this machine is accepted, as dask://127.0.0.1:8786",
+)
 _Address = _matching(f"({_HOST_AND_PORT})?", "must be a host and a port, such as 127.0.0.1:9464")
 _HeldBy = _matching(r"analyst|admin|own_[\w-]{1,36}", "must be analyst, admin or the id of an owner")
 _Prefix = _matching(
@@ -135,7 +140,7 @@ class Settings(BaseSettings):
     signing_key_file: Path | None = None
     """Ed25519 private key in PEM that signs receipts; made in the data directory on SQLite, else required."""
 
-    engine: Annotated[str, _Engine, AfterValidator(_installed)] = "local"
+    engine: Annotated[str, _Engine, _Encrypted, AfterValidator(_installed)] = "local"
     """What runs the jobs: worker processes of this machine, or the Dask cluster of a scheduler."""
 
     workers: Annotated[int, Field(ge=1, le=256)] = max(1, (os.cpu_count() or 1))

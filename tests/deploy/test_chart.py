@@ -24,7 +24,7 @@ EVERYTHING: dict[str, Any] = {
     "secrets": {"authorities": "database-ca"},
     "database": {"port": 6432, "networks": ["10.1.2.3/32"], "readingRole": "privest_read"},
     "data": {"storageClass": "nfs"},
-    "engine": {"address": "dask://scheduler.dask:8786", "workers": 8},
+    "engine": {"address": "dask+tls://scheduler.dask:8786", "workers": 8},
     "ingress": {"enabled": True, "path": "/privest", "trustedProxies": ["10.244.0.0/16", "fd00::/8"]},
     "oidc": {
         "issuer": "https://id.example.org",
@@ -199,10 +199,24 @@ def test_what_serves_has_no_way_to_make_tables() -> None:
     assert "PRIVEST_READING_ROLE" not in {each["name"] for each in pod()["initContainers"][0]["env"]}
 
 
+def test_a_cluster_is_reached_with_a_certificate() -> None:
+    (container,) = pod(engine={"address": "dask+tls://scheduler.dask:8786", "tlsSecret": "dask"})[
+        "containers"
+    ]
+    told = {each["name"]: each["value"] for each in container["env"]}
+    (mounted,) = (each["mountPath"] for each in container["volumeMounts"] if each["name"] == "cluster")
+    files = {name: value for name, value in told.items() if "__TLS__" in name}
+    assert len(files) == 3
+    assert all(value.startswith(f"{mounted}/") for value in files.values())
+    (plain,) = pod()["containers"]
+    assert "cluster" not in {each["name"] for each in plain["volumeMounts"]}
+
+
 def test_the_secrets_are_those_that_the_script_and_the_page_make() -> None:
     page = (ROOT / "docs/kubernetes.md").read_text()
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text())["secrets"]
-    made, commands = set(compose) - {"postgres_password"}, page.replace("\\\n", " ")
+    of_cluster = {"cluster_certificate", "cluster_key"}  # for an engine elsewhere: `engine.tlsSecret`
+    made, commands = set(compose) - {"postgres_password"} - of_cluster, page.replace("\\\n", " ")
     asked = {
         name: set(re.findall(r"--from-file=deploy/secrets/(\w+)", files))
         for name, files in re.findall(r"create secret generic (\S+)(.*)", commands)
@@ -240,7 +254,7 @@ def test_what_is_told_of_platform_hub_and_proxies_arrives() -> None:
     assert found.token_groups_claim == Settings.model_fields["token_groups_claim"].default
     assert [str(each) for each in found.trusted_proxies] == ["10.244.0.0/16", "fd00::/8"]
     assert (found.root_path, found.rate_limit) == ("/privest", "1200/minute")
-    assert (found.max_upload_bytes, found.engine) == (536870912, "dask://scheduler.dask:8786")
+    assert (found.max_upload_bytes, found.engine) == (536870912, "dask+tls://scheduler.dask:8786")
     site = settings(**SITE)
     assert (site.hub_url, site.hub_analyst) == ("https://hub.example.org", "an_1")
 

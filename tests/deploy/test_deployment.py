@@ -141,7 +141,9 @@ def test_all_containers_are_confined() -> None:
 
 def test_compose_names_settings_ports_and_places_that_there_are() -> None:
     service = OURS["privest"]
-    assert set(service["environment"]) <= SETTINGS
+    tls = {name for name in service["environment"] if name.startswith("DASK_DISTRIBUTED__COMM__")}
+    assert set(service["environment"]) - tls <= SETTINGS
+    assert all(tls <= set(OURS[other]["environment"]) for other in ("scheduler", "worker"))
     assert service["ports"][0].rpartition(":")[2] == str(PORT)
     assert f"data:{DATA}" in service["volumes"]
     assert f"data:{DATA}" in OURS["worker"]["volumes"]
@@ -153,8 +155,8 @@ def test_compose_names_settings_ports_and_places_that_there_are() -> None:
 def test_the_workers_are_where_the_engine_looks() -> None:
     scheduler = OURS["scheduler"]["command"]
     port = scheduler[scheduler.index("--port") + 1]
-    assert f"tcp://scheduler:{port}" in OURS["worker"]["command"]
-    assert f"PRIVEST_ENGINE=dask://scheduler:{port} " in (ROOT / "compose.yaml").read_text()
+    assert f"tls://scheduler:{port}" in OURS["worker"]["command"]
+    assert f"PRIVEST_ENGINE=dask+tls://scheduler:{port} " in (ROOT / "compose.yaml").read_text()
     assert f"'127.0.0.1', {port})" in OURS["scheduler"]["healthcheck"]["test"][-1]
     own = next(
         part.partition("=")[2] for part in OURS["worker"]["command"] if part.startswith("--worker-port")

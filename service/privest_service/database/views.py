@@ -1,14 +1,25 @@
-"""Views for reading by SQL, in units and names of people, and the role that may read nothing else.
+"""Views for reading by SQL, in units and names of people, and the roles that may read only these views.
 
-They are no part of a migration: `migrations/env.py` drops all of them before the first one and makes them
-anew after the last. So a migration may change any table. A view that changes needs one, if an empty one.
+No migration makes them: `migrations/env.py` drops all of them before the first migration and makes them again
+after the last one. A migration may therefore change any table. A change of a view needs a migration, which
+may be empty.
 
-Whoever may read them sees all owners' books, and of answers those alone that were published for SQL. No view
-tells keys, places of rows, other answers, or anything else that a row could change. PostgreSQL has further
-views of some owners' books: of each whose id is the name of a role that the reader is a member of.
+The reading role sees the books of all owners, and the answers that were published for SQL. No view shows
+keys, places of rows, other answers, or anything else that a row could change. On PostgreSQL the views
+`v_own_…` show the books of some owners: of each owner whose id is the name of a role that the reader is a
+member of.
+
+Where a view leaves out rows that its reader must not know of, it reads from a function. PostgreSQL moves
+conditions with leakproof operators below the barrier of a plain view, and EXPLAIN shows how many rows each
+scan below a view read. Both end at a PL/pgSQL function: the planner never looks into it. A function runs with
+the rights of the role that owns the tables, as a plain view does. It takes no arguments, builds no statement
+and resolves names in pg_catalog only, so nothing that its caller sets changes what it reads.
 
 Amounts are exact decimals on PostgreSQL. SQLite has only floats: costs are rounded up there, and limits down.
+SQLite has no roles: whoever opens the file reads all tables.
 """
+
+from collections.abc import Sequence
 
 from sqlalchemy import Connection, text
 
@@ -99,17 +110,60 @@ LEFT JOIN owners own ON own.id = p.publisher_id
 WHERE p.in_sql AND p.withdrawn_at IS NULL AND {may_publish}
 """
 
-_OWN = """
-SELECT * FROM {view} WHERE owner_id IN (
-    SELECT rolname::text FROM pg_roles WHERE starts_with(rolname::text, 'own_') AND pg_has_role(oid, 'USAGE'))
+_OWNERS = """ARRAY(
+    SELECT own.rolname::text
+    FROM pg_roles own
+    JOIN pg_roles reader
+        ON reader.rolname = coalesce(nullif(current_setting('role'), 'none')::name, session_user)
+    WHERE starts_with(own.rolname::text, 'own_') AND pg_has_role(reader.oid, own.oid, 'USAGE')
+        AND NOT reader.rolsuper)"""
+"""Expression for the ids of the owners whose roles the reader has.
+
+The reader is the role that the session has set, else the one that it logged in as. In a function with the
+rights of its owner, `current_user` is this owner. Superusers count as members of every role, so they get no
+rows: autovacuum runs functions of a table's owner in a session of a superuser.
 """
-"""Rows of owners as whose roles the reader counts. Within a view that is whoever reads, not who made it."""
 
 VIEWS = ("v_charges", "v_budgets", "v_jobs", "v_acts", "v_published")
 """The names of all views that SQLite has, too."""
 
 OWN_VIEWS = {f"v_own_{view[2:]}": view for view in VIEWS if view != "v_published"}
-"""Views of PostgreSQL for readers of some owners' books, and what each is a part of."""
+"""Views of PostgreSQL for readers of some owners' books, and the view that each is a part of."""
+
+_HIDING = ("v_published", *OWN_VIEWS)
+"""Views of PostgreSQL that leave out rows of which their readers must not know: they read from functions."""
+
+_ALL_PUBLISHED = "all_published"
+"""The view that the function behind `v_published` reads. No role is granted it."""
+
+_OWN_ROWS = f" WHERE owner_id = ANY({_OWNERS})"
+_OWN_JOBS = f"{_OWN_ROWS} AND dataset_id = ANY(ARRAY(SELECT id FROM {{schema}}.datasets{_OWN_ROWS}))"  # noqa: S608
+"""Conditions on rows of own books. Jobs have an index by dataset and none by owner, so theirs names both."""
+
+_PLANNED_BY = """
+    enable_seqscan=off enable_hashjoin=off enable_mergejoin=off enable_sort=on enable_nestloop=on
+    enable_indexscan=on enable_indexonlyscan=on enable_bitmapscan=on enable_material=off enable_memoize=off
+    join_collapse_limit=20 from_collapse_limit=20 geqo=off jit=off max_parallel_workers_per_gather=0
+    seq_page_cost=1 random_page_cost=1 cpu_tuple_cost=1 cpu_index_tuple_cost=1 cpu_operator_cost=1
+    effective_cache_size=524288 plan_cache_mode=auto
+"""
+"""Settings of the planner in functions, whatever their callers set: rows left out are not even looked up.
+
+EXPLAIN shows how many pages a function read. With these settings it begins at an index of what the reader
+may see. Under settings of its caller it could begin at the other end, and read some pages for each row.
+"""
+
+_FUNCTION = """
+CREATE FUNCTION {schema}.{name}() RETURNS SETOF {schema}.{row}
+LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000 ROWS 1000
+SET search_path = pg_catalog, pg_temp SET client_min_messages = warning {settings}
+AS $$ BEGIN RETURN QUERY SELECT * FROM {schema}.{row}{condition}; END $$
+"""
+"""Makes a function that returns the rows of a view.
+
+Cost and rows are constants, as estimates would tell of the rows left out. Messages below warnings are off,
+because a reader can have the server log plans (debug_print_plan) and send what it logs to the client.
+"""
 
 
 class _Words:
@@ -161,10 +215,9 @@ class _Words:
 
 
 def definitions(dialect: str) -> dict[str, str]:
-    """The SELECT of each view, by its name."""
+    """Return the SELECT of each view of whole tables, by its name."""
     words = _Words(dialect)
     given_back = words.shares("abs(e.{})")
-    own = {} if dialect == "sqlite" else {name: _OWN.format(view=view) for name, view in OWN_VIEWS.items()}
     return {
         "v_charges": _CHARGES.format(
             charged=words.amounts("e"), share=f"CASE WHEN e.kind = 'void' THEN -1 ELSE 1 END * {given_back}"
@@ -180,45 +233,75 @@ def definitions(dialect: str) -> dict[str, str]:
         ),
         "v_jobs": _JOBS.format(final=_FINAL),
         "v_acts": _ACTS,
-        "v_published": _PUBLISHED.format(
+        "v_published" if dialect == "sqlite" else _ALL_PUBLISHED: _PUBLISHED.format(
             charged=", ".join(
                 f"{words.amount(f'p.{name}', name)} AS {name}" for name in ("epsilon", "delta")
             ),
             may_publish=_MAY_PUBLISH,
         ),
-        **own,
     }
 
 
 def drop(connection: Connection) -> None:
-    """Drop all views, so that nothing stands in the way of a change of tables."""
-    for name in (*OWN_VIEWS, *VIEWS):
+    """Drop all views and their functions, so that none prevents a change of tables."""
+    for name in _HIDING:
+        connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
+        if connection.dialect.name != "sqlite":
+            connection.execute(text(f"DROP FUNCTION IF EXISTS {_function(name)}()"))
+    for name in definitions(connection.dialect.name):
         connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
 
 
 def make(connection: Connection) -> None:
-    """Make all views, over tables of the present version."""
+    """Make all views, over tables of the present version. Nobody may read them before it is granted."""
     dialect = connection.dialect.name
-    # A barrier: functions of whoever reads are not called with rows that a condition leaves out.
+    # A barrier: functions of the reader are not called with rows that the view's condition leaves out.
     barrier = "" if dialect == "sqlite" else "WITH (security_barrier) "
     for name, select in definitions(dialect).items():
         connection.exec_driver_sql(f"CREATE VIEW {name} {barrier}AS {select}")
+    if dialect == "sqlite":
+        return
+    schema, settings = _schema(connection), " ".join(f"SET {each}" for each in _PLANNED_BY.split())
+    for name in _HIDING:
+        function = _function(name)
+        condition = _OWN_JOBS if name == "v_own_jobs" else _OWN_ROWS if name in OWN_VIEWS else ""
+        made = _FUNCTION.format(
+            schema=schema,
+            name=function,
+            row=OWN_VIEWS.get(name, _ALL_PUBLISHED),
+            settings=settings,
+            condition=condition.format(schema=schema),
+        )
+        connection.exec_driver_sql(made)
+        connection.exec_driver_sql(f"REVOKE ALL ON FUNCTION {schema}.{function}() FROM PUBLIC")
+        connection.exec_driver_sql(f"CREATE VIEW {name} AS SELECT * FROM {schema}.{function}()")  # noqa: S608
+
+
+def _function(view: str) -> str:
+    """Return the name of the function from which a view reads."""
+    return f"{view}_rows"
+
+
+def _schema(connection: Connection) -> str:
+    """Return the quoted name of the schema in which tables and views are."""
+    name = connection.scalar(text("SELECT current_schema()")) or "public"
+    return connection.dialect.identifier_preparer.quote_identifier(name)
 
 
 def grant_reading(connection: Connection, role: str) -> None:
-    """Let a role of PostgreSQL read the views, and take from it whatever else it had of the service's.
+    """Let a role of PostgreSQL read the views, and revoke all other rights that it had on the service's.
 
     The connection is in a transaction, and of the role that owns tables and views.
     """
     import_all()
     quoted = connection.dialect.identifier_preparer.quote_identifier
-    name, schema = quoted(role), quoted(connection.scalar(text("SELECT current_schema()")) or "public")
-    for table in (*Base.metadata.tables, "alembic_version", *VIEWS, *OWN_VIEWS):
+    name, schema = quoted(role), _schema(connection)
+    for table in (*Base.metadata.tables, "alembic_version", *VIEWS, *OWN_VIEWS, _ALL_PUBLISHED):
         connection.execute(text(f"REVOKE ALL ON {quoted(table)} FROM {name}"))
+    for view in _HIDING:
+        connection.execute(text(f"REVOKE ALL ON FUNCTION {_function(view)}() FROM {name}"))
     connection.execute(text(f"REVOKE CREATE ON SCHEMA {schema} FROM {name}"))
-    connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {name}"))
-    for view in VIEWS:
-        connection.execute(text(f"GRANT SELECT ON {view} TO {name}"))
+    _grant(connection, name, VIEWS)
 
 
 def grant_owners(connection: Connection) -> None:
@@ -226,10 +309,17 @@ def grant_owners(connection: Connection) -> None:
 
     The connection is to PostgreSQL, in a transaction, and of the role that owns the views.
     """
-    quoted = connection.dialect.identifier_preparer.quote_identifier
-    schema = quoted(connection.scalar(text("SELECT current_schema()")) or "public")
     named = text("SELECT id FROM owners WHERE id IN (SELECT rolname::text FROM pg_roles)")
     for owner_id in connection.scalars(named).all():
-        connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {quoted(owner_id)}"))
-        for view in OWN_VIEWS:
-            connection.execute(text(f"GRANT SELECT ON {view} TO {quoted(owner_id)}"))
+        _grant(
+            connection, connection.dialect.identifier_preparer.quote_identifier(owner_id), tuple(OWN_VIEWS)
+        )
+
+
+def _grant(connection: Connection, role: str, views: Sequence[str]) -> None:
+    """Let a role, whose name is quoted, read some views, and so call the functions that these read from."""
+    connection.execute(text(f"GRANT USAGE ON SCHEMA {_schema(connection)} TO {role}"))
+    for view in views:
+        connection.execute(text(f"GRANT SELECT ON {view} TO {role}"))
+        if view in _HIDING:
+            connection.execute(text(f"GRANT EXECUTE ON FUNCTION {_function(view)}() TO {role}"))

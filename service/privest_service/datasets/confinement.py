@@ -122,7 +122,8 @@ def _shut_in(folder: Path, user: int | None, parent: int, writer: int, bounds: B
     _limit(resource.RLIMIT_CPU, ceil(bounds.seconds) * len(os.sched_getaffinity(0)))
     _checked(_libc.prctl(38, 1, 0, 0, 0))  # PR_SET_NO_NEW_PRIVS
     if _landlock_version() > 0:
-        _restrict_files(folder)
+        own = _READ_FILE | _READ_DIR | _WRITE_FILE | _REMOVE_FILE | _MAKE_FILE | _TRUNCATE
+        _restrict_files([(str(folder), own), *_libraries(folder)])
     if user is not None:
         os.setgroups([])
         os.setresgid(user, user, user)
@@ -132,6 +133,21 @@ def _shut_in(folder: Path, user: int | None, parent: int, writer: int, bounds: B
         os._exit(0)  # it ended before
     if (seccomp := _libseccomp()) is not None:
         _restrict_calls(seccomp)
+
+
+def restrict_to_port(port: int) -> None:
+    """Give up, for ever, programs, all files but libraries, and connections to all TCP ports but one.
+
+    The process must have one thread only: the kernel restricts the calling thread and those that it starts
+    later. Name resolution still works. What the kernel does not offer is left out, as above.
+    """
+    _limit(resource.RLIMIT_CORE, 0)
+    _checked(_libc.prctl(38, 1, 0, 0, 0))  # PR_SET_NO_NEW_PRIVS
+    if _landlock_version() > 0:
+        names = [(path, _READ_FILE) for path in _NAME_RESOLUTION if Path(path).is_file()]
+        _restrict_files([*names, *_libraries()], port)
+    if (seccomp := _libseccomp()) is not None:
+        _restrict_calls(seccomp, network=True)
 
 
 def _limit(which: int, most: int) -> None:
@@ -195,6 +211,12 @@ def _take_back(*paths: Path) -> None:
 # Landlock (see landlock(7)): every file but those below a few folders, every TCP port, others' processes
 
 
+_NAME_RESOLUTION = tuple(
+    f"/etc/{name}" for name in ("hosts", "resolv.conf", "nsswitch.conf", "host.conf", "gai.conf")
+)
+"""Files that the C library reads to find the address of a host."""
+
+
 class _Ruleset(ctypes.Structure):
     _fields_ = (("files", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
 
@@ -202,6 +224,10 @@ class _Ruleset(ctypes.Structure):
 class _Beneath(ctypes.Structure):
     _pack_ = 1
     _fields_ = (("allowed", ctypes.c_uint64), ("folder", ctypes.c_int32))
+
+
+class _Port(ctypes.Structure):
+    _fields_ = (("allowed", ctypes.c_uint64), ("port", ctypes.c_uint64))
 
 
 _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_FILE, _MAKE_FILE, _TRUNCATE = (
@@ -217,39 +243,43 @@ def _landlock_version() -> int:
     return _libc.syscall(444, None, ctypes.c_size_t(0), 1)
 
 
-def _restrict_files(folder: Path) -> None:
-    """Allow to read what Python is made of, and to write in the folder."""
+def _restrict_files(granted: list[tuple[str, int]], port: int | None = None) -> None:
+    """Allow some rights on files and folders, all others on none, and to connect to one TCP port at most."""
     version = _landlock_version()
     rights = (1 << _FILE_RIGHTS.get(version, 16)) - 1
     # None of the rights to bind and connect is granted to anybody, nor to signal processes outside.
     rules = _Ruleset(rights, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
     ruleset = _checked(_libc.syscall(444, ctypes.byref(rules), ctypes.c_size_t(ctypes.sizeof(rules)), 0))
-    own = _READ_FILE | _READ_DIR | _WRITE_FILE | _REMOVE_FILE | _MAKE_FILE | _TRUNCATE
-    for path, granted in [
-        (str(folder), own),
-        *((path, _READ_FILE | _READ_DIR) for path in _libraries(folder)),
-    ]:
+    for path, allowed in granted:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        beneath = _Beneath(granted & rights, place)
+        beneath = _Beneath(allowed & rights, place)
         _checked(_libc.syscall(445, ruleset, 1, ctypes.byref(beneath), 0))
         os.close(place)
+    if port is not None and version >= 4:
+        _checked(_libc.syscall(445, ruleset, 2, ctypes.byref(_Port(2, port)), 0))
     _checked(_libc.syscall(446, ruleset, 0))
     os.close(ruleset)
 
 
-def _libraries(folder: Path) -> list[str]:
-    """Folders with what may still be loaded, but none that holds the service's data as well."""
+def _libraries(folder: Path | None = None) -> list[tuple[str, int]]:
+    """Folders with what may still be loaded, to be read; none that holds a given folder as well."""
     places = {sys.prefix, sys.base_prefix, *sys.path, "/usr/lib", "/usr/share/zoneinfo", "/lib", "/lib64"}
     return [
-        place for place in places if Path(place).is_dir() and not folder.is_relative_to(Path(place).resolve())
+        (place, _READ_FILE | _READ_DIR)
+        for place in places
+        if Path(place).is_dir() and not (folder and folder.is_relative_to(Path(place).resolve()))
     ]
 
 
 # seccomp, by libseccomp, which knows the numbers of each architecture
 
-_DENIED = """
+_NETWORK = """
 socket socketpair socketcall connect bind listen accept accept4
 sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg
+"""
+"""Calls that lead to other machines."""
+
+_DENIED = """
 execve execveat fork vfork ptrace process_vm_readv process_vm_writev process_madvise kcmp
 kill tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_getfd pidfd_send_signal
 link linkat symlink symlinkat mknod mknodat open_by_handle_at name_to_handle_at
@@ -301,11 +331,11 @@ def _libseccomp() -> Any:
         return None
 
 
-def _restrict_calls(library: Any) -> None:
+def _restrict_calls(library: Any, *, network: bool = False) -> None:
     """Refuse what leads out of this process, with an error, so that what only tries goes on."""
     rules = ctypes.c_void_p(library.seccomp_init(_ALLOW))
     refused = _ERRNO | errno.EPERM
-    for name in _DENIED.split():
+    for name in (_DENIED if network else _NETWORK + _DENIED).split():
         number = library.seccomp_syscall_resolve_name(name.encode())
         if number >= 0:  # else this architecture has none of this name
             _accepted(library.seccomp_rule_add_array(rules, refused, number, 0, None))

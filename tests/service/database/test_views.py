@@ -349,7 +349,7 @@ def test_a_migration_keeps_the_reader(roles: Roles) -> None:
 @pytest.mark.parametrize("backend", ["postgresql"])
 def test_the_page_makes_a_role_that_its_queries_can_be_asked_under(roles: Roles) -> None:
     page = (ROOT / "docs/bi.md").read_text()
-    making, _own, *queries = re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    making, _own, _counts, *queries = re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert [re.findall(r"v_\w+", query) for query in queries] == [[view] for view in VIEWS]
     database = Database(roles.making, signer=SIGNER)
     roles.does(f"DROP ROLE {roles.reader}", roles.superuser)  # the page makes its own

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
-import dask
 import httpx
 import numpy as np
 import pytest
@@ -43,6 +42,7 @@ from privest_service.estimates import worker
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.engine import Claimed, Engine, Run
 from privest_service.estimates.runners import Runners, runners
+from privest_service.estimates.runners import dask as on_dask
 from privest_service.estimates.tasks import OpenRows, plan_job, run_job
 from privest_service.jobs.models import Job, Transition
 from testing import ROOT, remote_jobs
@@ -92,8 +92,10 @@ def served(
 
 
 @pytest.fixture
-def on_cluster(cluster: Cluster) -> Iterator[Runners]:
-    """The cluster as the engine sees it, ready."""
+def on_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runners]:
+    """The cluster as the engine sees it, ready, from a service that has a key in its environment."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of what tests have done there
+    monkeypatch.setenv("PRIVEST_ADMIN_KEY", remote_jobs.KEY)
     with _started(runners(cluster.engine, workers=4, memory=2**31)) as ready:
         yield ready
 
@@ -389,7 +391,7 @@ def test_engines_that_there_are_not(name: str) -> None:
         settings.Settings(admin_key="x" * 16, engine=name)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("name", ["dask://host:8786", "dask+tls://10.0.0.1:1", "dask://[::1]:8786"])
+@pytest.mark.parametrize("name", ["dask://127.0.0.1:8786", "dask+tls://10.0.0.1:1", "dask://[::1]:8786"])
 def test_engines_that_there_are_if_dask_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.Settings(admin_key="x" * 16, engine=name).engine == name  # pyright: ignore[reportArgumentType]
     monkeypatch.setattr(settings, "find_spec", lambda _: None)
@@ -397,10 +399,17 @@ def test_engines_that_there_are_if_dask_is(name: str, monkeypatch: pytest.Monkey
         settings.Settings(admin_key="x" * 16, engine=name)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize("name", ["dask://host:8786", "dask://10.0.0.1:1", "dask://127.0.0.1.example.org:1"])
+def test_a_scheduler_on_another_machine_needs_tls(name: str) -> None:
+    with pytest.raises(ValidationError, match=r"must be dask\+tls://host:port, because"):
+        settings.Settings(admin_key="x" * 16, engine=name)  # pyright: ignore[reportArgumentType]
+
+
 def test_without_a_cluster_there_is_no_dask() -> None:
     code = """import sys
 from privest_service.estimates.engine import Engine
 Engine(None, None, workers=1, job_timeout=1.0)
+Engine(None, None, workers=1, job_timeout=1.0, engine="dask://127.0.0.1:1")
 print("dask" in sys.modules, "distributed" in sys.modules)"""
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert told.stdout.split() == ["False", "False"]
@@ -422,20 +431,21 @@ def _certificate(directory: Path) -> list[str]:
     return ["--protocol=tls", *(f"--tls-{name}={directory / file}" for name, file in files.items())]
 
 
-def test_a_cluster_behind_tls_is_for_those_with_a_certificate(tmp_path: Path) -> None:
+def test_a_cluster_behind_tls_is_for_those_with_a_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     options = _certificate(tmp_path)
     secured = Cluster(tmp_path, free_port(), options, "dask+tls")
     secured.start(1)
-    files = {"ca-file": "cert.pem", "client.cert": "cert.pem", "client.key": "key.pem"}
-    certificate = {f"distributed.comm.tls.{name}": str(tmp_path / file) for name, file in files.items()}
+    files = {"CA_FILE": "cert.pem", "CLIENT__CERT": "cert.pem", "CLIENT__KEY": "key.pem"}
     try:
-        with (
-            dask.config.set(certificate),
-            _started(runners(secured.engine, workers=1, memory=2**31)) as ready,
-        ):
-            assert (
-                int(ready.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)) == secured.workers[0].pid
-            )
+        with monkeypatch.context() as having:
+            for name, file in files.items():
+                having.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{name}", str(tmp_path / file))
+            with _started(runners(secured.engine, workers=1, memory=2**31)) as ready:
+                found = ready.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)
+        assert int(found) == secured.workers[0].pid
         bare = runners(secured.engine, workers=1, memory=2**31)
         with capture_logs() as logs:
             bare.start()
@@ -446,6 +456,57 @@ def test_a_cluster_behind_tls_is_for_those_with_a_certificate(tmp_path: Path) ->
         bare.stop()
     finally:
         secured.stop()
+
+
+def test_what_a_worker_answers_runs_nothing_in_the_service(on_cluster: Runners, tmp_path: Path) -> None:
+    """It is unpickled elsewhere, in a process that writes no file and begins no program."""
+    for hostile in (remote_jobs.writes_file, remote_jobs.begins_program):
+        assert fails(on_cluster, hostile, str(tmp_path)) == "RunLostError"
+    assert list(tmp_path.iterdir()) == []
+    assert on_cluster.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)  # and others go on
+
+
+def test_what_a_worker_answers_finds_no_key(on_cluster: Runners, tmp_path: Path) -> None:
+    """Neither in the environment of the process that unpickles it, nor in a file, nor in the service's."""
+    (tmp_path / "signing.pem").write_text(remote_jobs.KEY)
+    found = on_cluster.call(HANG_GUARD, remote_jobs.tells_environment, "").result(HANG_GUARD)
+    assert "PATH" in found  # it did run where it was unpickled
+    assert remote_jobs.KEY not in found
+    assert fails(on_cluster, remote_jobs.tells_file, str(tmp_path / "signing.pem")) == "RunLostError"
+    for file in ("environ", "maps"):
+        assert fails(on_cluster, remote_jobs.tells_file, f"/proc/{os.getpid()}/{file}") == "RunLostError"
+
+
+def test_what_a_worker_answers_is_json_or_no_answer(on_cluster: Runners) -> None:
+    for answer in ("", "no JSON", "[NaN]", "[" * 100_000):
+        assert fails(on_cluster, remote_jobs.says, answer) == "RunLostError"
+    assert on_cluster.call(HANG_GUARD, remote_jobs.says, '{"a":1.5}').result(HANG_GUARD) == '{"a":1.5}'
+
+
+@pytest.mark.parametrize(
+    "line", [b"no JSON\n", b'{"able":"yes"}\n', b'{"x":1}\n', b'{"why":"a\\nb"}\n', b"x" * (2**20) + b"\n"]
+)
+def test_a_process_that_says_what_it_may_not_is_ended(
+    line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that a worker took over might."""
+    (tmp_path / "line").write_bytes(line)
+    script = f"#!{sys.executable}\nimport sys\nsys.stdout.write(open('{tmp_path}/line').read())\n"
+    script += "sys.stdout.flush()\nsys.stdin.read()\n"
+    (tmp_path / "python").write_text(script)
+    (tmp_path / "python").chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(on_dask, "_LONGEST", 2**16)
+    made = runners("dask://127.0.0.1:1", workers=1, memory=2**31)
+    with capture_logs() as logs:
+        made.start()
+        until(lambda: logs)
+    assert (logs[0]["event"], logs[0]["why"]) in {
+        ("cluster lost", "ValidationError"),
+        ("cluster lost", "ValueError"),
+    }
+    assert not made.healthy
+    made.stop()
 
 
 def test_sums_have_the_same_bits_wherever_they_are_made(

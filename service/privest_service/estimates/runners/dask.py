@@ -1,22 +1,28 @@
-"""A Dask cluster that runs jobs, seen from the service. Only imported where one is configured."""
+"""A Dask cluster that runs jobs, seen from the service. Nothing of Dask is loaded here: see `dask_client`."""
 
 import asyncio
+import json
+import os
+import sys
 import threading
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from typing import Any
+from itertools import count
 
 import structlog
-from distributed import Client
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import from_json
 
-from privest_service.estimates.cluster import attempt
+_PAUSE = 1.0
+"""Seconds between two attempts to reach the cluster."""
 
-_LOOK = 1.0
-"""Seconds between looks at the cluster, and between attempts to reach it."""
+_LONGEST = 2**27
+"""Most bytes of a line from the process that speaks to the scheduler. No estimate is nearly as long."""
 
-_CONNECT = 5.0
-"""Seconds that one attempt to reach the scheduler may take."""
+_KEPT = ("HOME", "LANG", "LC_", "LD_", "PATH", "PYTHON", "TMPDIR", "TZ", "DASK_")
+"""Beginnings of the names of environment variables that this process inherits: none holds a key of ours."""
 
 log = structlog.get_logger()
 
@@ -25,8 +31,26 @@ class RunLostError(RuntimeError):
     """A run came to no end; there is no word on why, which may tell of the rows."""
 
 
+class _Word(BaseModel):
+    """A line from the process that speaks to the scheduler. A worker may control it, so all is checked.
+
+    Attributes:
+        able: whether the scheduler answers, and has workers.
+        run: number of the run that ended.
+        answer: of the run; null where there is none.
+        why: type of the error for which no connection was made.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    able: bool | None = None
+    run: int | None = None
+    answer: str | None = None
+    why: str | None = Field(None, pattern="^[A-Za-z]{1,40}$")
+
+
 class DaskRunners:
-    """Whole jobs on a cluster, from one connection in a thread of its own that is made anew when it is lost.
+    """Whole jobs on a cluster, through a process without keys that is started again when it ends.
 
     The engine is named as `dask://host:port` or `dask+tls://host:port`.
     """
@@ -35,8 +59,10 @@ class DaskRunners:
         protocol, _, place = engine.partition("://")
         self.slots = workers
         self._address = f"{'tls' if protocol == 'dask+tls' else 'tcp'}://{place}"
-        self._client: Client | None = None
+        self._process: Process | None = None
         self._able = False
+        self._numbers = count()
+        self._answers: dict[int, asyncio.Future[str]] = {}
         self._running: set[Future[str]] = set()
         self._loop = asyncio.new_event_loop()
         self._end = asyncio.Event()
@@ -74,59 +100,112 @@ class DaskRunners:
         self._loop.close()
 
     async def _run(self, seconds: float, function: Callable[..., str], *args: str) -> str:
-        """One run. Dask tries a task again whose worker is lost, whatever is said here: permits are for that.
+        """Have the process run a function on the cluster, and return its answer, which is JSON.
 
         Raises:
             RunLostError: it came to no end in time.
         """
-        if self._client is None:
+        if not self._able:
             raise RunLostError
-        # Under a random name, as all names are shown; and with no traceback, as they are logged.
-        task = self._client.submit(attempt, seconds, function, *args, pure=False, retries=0)
+        number, answered = next(self._numbers), self._loop.create_future()
+        self._answers[number] = answered
+        called = (function.__module__, function.__name__)
         try:
             async with asyncio.timeout(seconds):
-                answer = await task
+                await self._tell(run=number, seconds=seconds, function=called, args=args)
+                return await answered
         finally:
-            task.release()  # cancels it unless it is over: nobody else wants it
-        if answer is None:
+            del self._answers[number]
+            if not answered.done() or answered.cancelled():
+                with suppress(OSError, RunLostError, TimeoutError):
+                    async with asyncio.timeout(_PAUSE):
+                        await self._tell(run=number)  # nobody waits for it any more
+
+    async def _tell(self, **word: object) -> None:
+        if self._process is None or self._process.stdin is None:
             raise RunLostError
-        return answer
+        self._process.stdin.write(json.dumps(word).encode() + b"\n")
+        await self._process.stdin.drain()
 
     async def _keep(self) -> None:
-        """Hold a connection, and make another when it is lost."""
+        """Hold a process that speaks to the scheduler, and start another when it ends."""
+        ending = asyncio.ensure_future(self._end.wait())
         while not self._end.is_set():
+            why = ""
             try:
-                await self._hold()
+                process = await self._start()
+                heard = asyncio.ensure_future(self._listen(process))
+                await asyncio.wait((heard, ending), return_when=asyncio.FIRST_COMPLETED)
+                heard.cancel()
+                why = await heard
+            except asyncio.CancelledError:
+                pass
             except Exception as error:  # whatever it is, the next attempt may be better
-                log.warning("cluster lost", address=self._address, why=type(error).__name__)
-            await self._pause()
+                why = type(error).__name__
+            await self._lose()
+            if not self._end.is_set():
+                log.warning("cluster lost", address=self._address, why=why)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_PAUSE):
+                        await asyncio.shield(ending)
 
-    async def _hold(self) -> None:
-        client = Client(self._address, asynchronous=True, set_as_default=False, timeout=_CONNECT)
+    async def _start(self) -> Process:
+        """Start the process: afresh, as a fork would have this one's memory, with the keys in it."""
+        kept = {name: value for name, value in os.environ.items() if name.startswith(_KEPT)}
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "privest_service.estimates.runners.dask_client", self._address),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            env=kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            cwd="/",
+            limit=_LONGEST,
+        )
+        return self._process
+
+    async def _listen(self, process: Process) -> str:
+        """Take what the process says until it ends.
+
+        Returns:
+            the type of the error for which it made no connection, if it told one.
+
+        Raises:
+            ValueError: it said what it may not say, or too much.
+        """
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        while line := await process.stdout.readline():
+            word = _Word.model_validate_json(line)
+            if word.why is not None:
+                return word.why
+            if word.able is not None and word.able != self._able:
+                log.info("cluster", address=self._address, able=word.able)
+                self._able = word.able
+            answered = self._answers.get(-1 if word.run is None else word.run)
+            if answered is not None and not answered.done():
+                self._settle(answered, word.answer)
+        return ""
+
+    def _settle(self, answered: "asyncio.Future[str]", answer: str | None) -> None:
+        """Take an answer that is JSON with finite numbers; lose the run otherwise."""
         try:
-            await client
-            self._client = client
-            await self._watch(client)
-        finally:
-            self._client, self._able = None, False
-            with suppress(Exception):
-                closing: Any = client.close()  # which can be awaited, this client being asynchronous
-                await closing
+            from_json(answer or "", allow_inf_nan=False)
+        except ValueError:
+            answered.set_exception(RunLostError())
+        else:
+            answered.set_result(answer or "")
 
-    async def _watch(self, client: Client) -> None:
-        """Look for workers, until the connection is given up. Dask tries to mend it at first."""
-        while client.status in ("running", "connecting") and not self._end.is_set():
-            able = False
-            if client.status == "running":
-                with suppress(OSError, TimeoutError):
-                    async with asyncio.timeout(_CONNECT):
-                        able = bool(await client.nthreads())
-            if able != self._able:
-                log.info("cluster", address=self._address, able=able)
-            self._able = able
-            await self._pause()
-
-    async def _pause(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK):
-                await self._end.wait()
+    async def _lose(self) -> None:
+        """End the process and the runs that it had under way."""
+        process, self._process, self._able = self._process, None, False
+        if process is not None and process.stdout is not None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            with suppress(TimeoutError, OSError):
+                async with asyncio.timeout(_PAUSE):
+                    # Until the pipe ends, `wait` does not either.
+                    while await process.stdout.read(2**16):
+                        pass
+                    await process.wait()
+        for answered in self._answers.values():
+            if not answered.done():
+                answered.set_exception(RunLostError())
