@@ -2,7 +2,11 @@
 
 import gzip
 import json
+import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 
@@ -45,3 +49,52 @@ def answering(status: int = 200, content: bytes | object = b"") -> httpx.Respons
     """An answer that is a stream, as those of the network are; what is not bytes is written as JSON."""
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
     return httpx.Response(status, stream=Counted(body))
+
+
+@dataclass
+class Flood:
+    """A web server whose answer has no end, and what became of its answers.
+
+    Attributes:
+        url: of the server.
+        sent: bytes of each answer that went into the connection, until the other side closed it.
+    """
+
+    url: str = ""
+    sent: list[int] = field(default_factory=list[int])
+
+
+IN_BUFFERS = 64 * 2**20
+"""More bytes than buffers of a connection hold: what was sent beyond them was read."""
+
+
+@contextmanager
+def flooding(headers: dict[str, str] | None = None) -> Iterator[Flood]:
+    """Run a server that answers with up to 4 GiB of blanks, under these headers."""
+    flood = Flood()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            for name, value in (headers or {}).items():
+                self.send_header(name, value)
+            self.end_headers()
+            sent = 0
+            with suppress(OSError):
+                while sent < 2**32:
+                    self.wfile.write(b" " * PIECE)
+                    sent += PIECE
+            flood.sent.append(sent)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its parameter's name
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = False
+    flood.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield flood
+    finally:
+        server.shutdown()
+        server.server_close()  # joins the threads of all answers

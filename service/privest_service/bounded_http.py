@@ -33,7 +33,7 @@ def read_body(answer: httpx.Response, most: int, seconds: float) -> bytes:
     if declared.isascii() and declared.isdecimal() and (len(declared) > 18 or int(declared) > most):
         raise UnfitAnswerError(f"it has more than {most:,} bytes")
     body, latest = bytearray(), time.monotonic() + seconds
-    for piece in answer.iter_raw():
+    for piece in answer.iter_bytes():
         body += piece
         if len(body) > most:
             raise UnfitAnswerError(f"it has more than {most:,} bytes")

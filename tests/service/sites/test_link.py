@@ -15,7 +15,7 @@ from privest_service.sites import link
 from privest_service.sites.link import Exchange, Hub, Link, OverError, UnreachableError
 from privest_service.sites.schemas import LARGEST_LIST, SiteDecided, SiteQuestions
 from privest_service.sites.tasks import join_job
-from testing.hostile import PIECE, Counted, answering, endless, packed
+from testing.hostile import IN_BUFFERS, PIECE, Counted, answering, endless, flooding, packed
 from testing.hubs import planned
 from testing.world import KIND
 
@@ -97,6 +97,16 @@ def test_no_more_of_a_hubs_answer_is_read_than_a_site_takes() -> None:
     with pytest.raises(UnfitAnswerError):
         there.asked(SiteQuestions, "GET", "/v1/sites/questions")
     assert body.taken == LARGEST_LIST + PIECE
+
+
+def test_a_hub_that_sends_without_end_is_broken_off() -> None:
+    """Over a real connection: its buffers hold some more than is read."""
+    with flooding() as flood:
+        there = Hub(flood.url, "key").link()
+        with pytest.raises(UnfitAnswerError):
+            there.asked(SiteQuestions, "GET", "/v1/sites/questions")
+        there.close()
+    assert flood.sent[0] < LARGEST_LIST + IN_BUFFERS
 
 
 def test_a_compressed_answer_is_refused_unread() -> None:
