@@ -112,7 +112,7 @@ def test_a_page_is_read_up_to_a_bound_and_not_unpacked() -> None:
     for headers in ({}, {"Content-Encoding": "gzip"}):
         with (
             flooding(headers) as flood,
-            pytest.raises(ValueError, match="refused: it .* Nothing was changed"),
+            pytest.raises(ValueError, match=r"is refused: it (has|is)"),
         ):
             read(flood.url, "userName", None)
         (sent,) = flood.sent
