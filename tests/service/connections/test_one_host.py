@@ -144,7 +144,7 @@ def test_what_gives_no_redirect_is_read(web: Callable[..., Web], fetched: Callab
 
 
 def test_an_answer_without_end_is_broken_off(web: Callable[..., Web], fetched: Callable[..., bytes]) -> None:
-    """Of an error, too, which the client reads whole before anybody can measure it."""
+    """The client reads an error whole before anybody can measure it."""
     sent = list[int]()
 
     def endless(request: BaseHTTPRequestHandler) -> None:

@@ -381,7 +381,7 @@ def unsigned(good: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_receipt_is_of_this_job_plan_estimator_and_dataset(played: Played) -> None:
-    """And signed, and short. What is refused is not kept, and the right one is taken after it."""
+    """A receipt that is refused is not kept, and the right one is taken after it."""
     (part, _), question = played.begun(), played.question(0)
     good = receipt(question)
     for why, other in OTHERS.items():
@@ -433,7 +433,7 @@ def test_a_question_on_one_dataset_has_the_receipt_of_its_answer(played: Played)
 def test_a_list_for_a_site_has_an_end_and_keeps_what_it_began_with(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its bytes: the oldest questions are listed until they are over, and then the next ones."""
+    """The oldest questions are listed until they are over, and then the next ones."""
     jobs = [played.ask() for _ in range(3)]
     everything = played.questions(0)
     assert len(everything) == len(jobs)

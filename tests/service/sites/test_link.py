@@ -100,7 +100,7 @@ def test_no_more_of_a_hubs_answer_is_read_than_a_site_takes() -> None:
 
 
 def test_a_hub_that_sends_without_end_is_broken_off() -> None:
-    """Over a real connection: its buffers hold some more than is read."""
+    """The buffers of a real connection hold some more than is read."""
     with flooding() as flood:
         there = Hub(flood.url, "key").link()
         with pytest.raises(UnfitAnswerError):
@@ -196,7 +196,7 @@ def test_a_sum_has_exactly_the_length_of_the_answer(length: int | None) -> None:
 
 
 def test_a_hub_that_holds_no_answer_back_is_asked_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it says "not yet" at once, or cannot answer; one that takes its time is asked again at once."""
+    """A hub that takes its time is asked again at once, and others after a pause."""
     clock, asked = [0.0], list[float]()
 
     def sleep(seconds: float) -> None:
