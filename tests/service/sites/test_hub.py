@@ -374,7 +374,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 def unsigned(good: dict[str, Any]) -> list[dict[str, Any]]:
-    """The same receipt with signatures that are none."""
+    """Return the receipt with signatures that do not hold."""
     keys = [{"public_key": key} for key in (Signer(private_key_pem()).public_key, "", "no key at all")]
     later = good["statement"] | {"at": "2026-11-29T12:00:00+00:00"}
     return [good | each for each in (*keys, {"signature": "c2lnbmVk"}, {"statement": later})]
