@@ -397,7 +397,7 @@ def test_a_receipt_is_of_this_job_plan_estimator_and_dataset(played: Played) -> 
 
 
 def test_a_receipt_is_used_once(played: Played) -> None:
-    """The same question again has the same plan, and needs a receipt of its own."""
+    """A question that is asked again has the same plan, and needs a receipt of its own."""
     (first, _), question = played.begun(), played.question(0)
     assert ended(played, first, receipt(question)).status_code == 204
     played.decide(1, "refuse")
