@@ -74,6 +74,7 @@ from privest_service.database import views
 from privest_service.estimates import worker
 from privest_service.estimates.cluster import attempt
 from privest_service.estimates.runners.dask import DaskRunners, RunLostError
+from privest_service.sites import hub, link
 from privest_service.workers.turns import Turns
 
 _ROOT = Path(__file__).parent.parent
@@ -1056,6 +1057,32 @@ def _of_costs() -> Iterator[Mutant]:
     )
 
 
+# Between a hub and its sites
+
+
+def _of_sites() -> Iterator[Mutant]:
+    test = "tests/service/sites/"
+    read = link.read_body
+    yield Mutant(
+        "receipt-of-another",
+        "a hub that takes the receipt of an earlier job",
+        f"{test}test_receipts.py::test_the_receipt_of_an_earlier_job_is_refused",
+        _put(hub, "_require_receipt", lambda *_: None),
+    )
+    yield Mutant(
+        "no-byte-cap",
+        "a site that reads more of a hub's answer than it takes",
+        f"{test}test_link.py::test_no_more_of_a_hubs_answer_is_read_than_a_site_takes",
+        _put(link, "read_body", lambda answer, most, seconds: read(answer, 2 * most, seconds)),
+    )
+    yield Mutant(
+        "no-pause",
+        "a site that asks a hub again at once which holds nothing back",
+        f"{test}test_link.py::test_a_hub_that_holds_no_answer_back_is_asked_once_a_second",
+        _put(link, "_PAUSES", (0.0,)),
+    )
+
+
 # What test modules plant themselves
 
 
@@ -1181,6 +1208,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *_of_books(),
     *_of_costs(),
     *_of_planning(),
+    *_of_sites(),
 )
 
 SECTION = Section(

@@ -11,10 +11,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import httpx
 import numpy as np
+from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Federated
@@ -43,6 +44,8 @@ from privest_service.sites.schemas import OfferedDataset, SiteEnd
 from testing.hubs import taking_in
 from testing.server import SIGNER
 from testing.world import KIND, SCHEMA_TEXT, World, never
+
+M = TypeVar("M", bound=BaseModel)
 
 LEASE = timedelta(minutes=10)
 TARGET = {"epsilon": 0.1, "delta": 1e-6}
@@ -148,9 +151,8 @@ class Wire:
             raise UnreachableError  # it was taken, and nobody knows
         return answer
 
-    def asked(self, method: str, path: str, body: Any = None, **_: Any) -> dict[str, Any]:
-        answer = self.call(method, path, json=body)
-        return answer.json() if answer.content else {}
+    def asked(self, model: type[M], method: str, path: str, body: Any = None, **_: Any) -> M:
+        return model.model_validate_json(self.call(method, path, json=body).content)
 
     def close(self) -> None: ...
 

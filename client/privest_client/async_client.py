@@ -12,10 +12,12 @@ import httpx
 from privest_client import data, models, operations
 from privest_client.answers import FrechetMean, LinearClassifier, Score, Subspace
 from privest_client.calls import (
+    LARGEST_FILE,
     STOPS,
     Bearer,
     Conversation,
     Pause,
+    Received,
     Request,
     content_of,
     from_environment,
@@ -56,6 +58,10 @@ class AsyncClient(AsyncEstimates):
         progress: whether to show bars in terminals, and lines elsewhere.
         verify: how the service's certificate is checked: False, or an `ssl.SSLContext`, as httpx takes it.
         proxy: address of a proxy; by default what the environment says.
+        plain_http: whether the key may travel unencrypted, by http, to a machine other than this one.
+
+    Raises:
+        PrivestError: the address is neither https nor of this machine, and `plain_http` is false.
     """
 
     def __init__(
@@ -67,15 +73,20 @@ class AsyncClient(AsyncEstimates):
         progress: bool = False,
         verify: Any = True,
         proxy: str | None = None,
+        plain_http: bool = False,
     ) -> None:
         self._progress = progress
-        self._http = httpx.AsyncClient(**options_of(url, Bearer(key, on_behalf_of), verify, proxy))
+        self._http = httpx.AsyncClient(
+            **options_of(url, Bearer(key, on_behalf_of), verify, proxy, plain_http)
+        )
         self.datasets = AsyncDatasets(self)
         self.published = AsyncPublished(self)
 
     @classmethod
     def from_env(cls, **options: Any) -> Self:
-        """A client of the service at PRIVEST_URL with the key in PRIVEST_KEY.
+        """Return a client of the service at PRIVEST_URL with the key in PRIVEST_KEY.
+
+        With PRIVEST_PLAIN_HTTP=1 the key may travel unencrypted to another machine.
 
         Args:
             options: as of the class.
@@ -83,7 +94,7 @@ class AsyncClient(AsyncEstimates):
         Raises:
             PrivestError: there is no key.
         """
-        return cls(*from_environment(), **options)
+        return cls(**from_environment() | options)
 
     async def __aenter__(self) -> Self:
         return self
@@ -115,7 +126,11 @@ class AsyncClient(AsyncEstimates):
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
             return None
-        return await self._http.request(step.method, step.path, **content_of(step))
+        async with self._http.stream(step.method, step.path, **content_of(step)) as answer:
+            received = Received(answer, step.most)
+            async for piece in answer.aiter_bytes():
+                received.add(piece)
+        return received.whole()
 
     async def me(self) -> models.PrincipalView:
         """Return the role and the id of the caller."""
@@ -157,7 +172,7 @@ class AsyncClient(AsyncEstimates):
         """
         path = f"/v1/owners/{id_of(owner or await self.me())}/report"
         params = {"params": {"format": format, "keys": list(keys)}, "timeout": WAIT}  # it is all read again
-        return (await self.run(operations.call(Request("GET", path, params)))).content
+        return (await self.run(operations.call(Request("GET", path, params, most=LARGEST_FILE)))).content
 
     async def channels(self, owner: str | None = None) -> list[models.ChannelView]:
         """The ways on which an owner or an analyst is sent notices, and how their deliveries fare.
@@ -445,7 +460,9 @@ class AsyncClient(AsyncEstimates):
             format: `onnx` and `pmml` are for classifiers.
         """
         path = f"/v1/jobs/{id_of(job)}/model"
-        found = await self.run(operations.call(Request("GET", path, {"params": {"format": format}})))
+        found = await self.run(
+            operations.call(Request("GET", path, {"params": {"format": format}}, most=LARGEST_FILE))
+        )
         return found.content
 
     async def wait(self, job: Any, *, timeout: float = WAIT) -> Any:
@@ -633,7 +650,7 @@ class AsyncPublished:
     async def file(self, name: str, format: Literal["csv", "parquet", "arrow"] = "csv") -> bytes:  # noqa: A002
         """A published answer as a file, a row for each number: for `pandas.read_csv(io.BytesIO(…))`."""
         path = f"{operations.published_path(name)}.{format}"
-        return (await self._client.run(operations.call(Request("GET", path)))).content
+        return (await self._client.run(operations.call(Request("GET", path, most=LARGEST_FILE)))).content
 
     async def withdraw(self, name: str) -> None:
         """Withdraw a published answer at once; an owner of its data does so for good."""

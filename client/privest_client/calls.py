@@ -9,7 +9,9 @@ from asyncio import CancelledError
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from ipaddress import ip_address
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -26,6 +28,9 @@ _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 _LONGEST = 60.0
 
+LARGEST_DOCUMENT, LARGEST_FILE = 64 * 2**20, 2**30
+"""Most bytes of an answer that is a document, and of one that is a file."""
+
 T = TypeVar("T")
 
 
@@ -38,12 +43,14 @@ class Request:
         path: from the service's root.
         content: keyword arguments of `httpx.Client.request`.
         repeatable: whether it may be sent again when no answer came.
+        most: bytes that the body of its answer may have.
     """
 
     method: str
     path: str
     content: dict[str, Any] = field(default_factory=dict)
     repeatable: bool = True
+    most: int = LARGEST_DOCUMENT
 
 
 @dataclass(frozen=True)
@@ -71,27 +78,116 @@ class Bearer(httpx.Auth):
         yield request
 
 
-def options_of(url: str, bearer: Bearer, verify: Any, proxy: str | None) -> dict[str, Any]:
-    """Keyword arguments of both clients of httpx."""
+def options_of(
+    url: str, bearer: Bearer, verify: Any, proxy: str | None, plain_http: bool = False
+) -> dict[str, Any]:
+    """Return keyword arguments of both clients of httpx.
+
+    Args:
+        url: of the service.
+        bearer: the key.
+        verify: how the service's certificate is checked.
+        proxy: address of a proxy.
+        plain_http: whether the key may travel unencrypted to another machine.
+
+    Raises:
+        PrivestError: the address is neither https nor of this machine, and `plain_http` is false.
+    """
+    near = urlsplit(url).scheme == "http" and _is_here(url)
+    if not plain_http and urlsplit(url).scheme != "https":
+        if not near:
+            raise PrivestError(_unencrypted(url))
+        if proxy is not None and not _is_here(proxy):
+            raise PrivestError(_unencrypted(proxy))
     return {
         "base_url": url.rstrip("/"),
         "auth": bearer,
-        "headers": {"User-Agent": _NAME},
+        "headers": {"User-Agent": _NAME, "Accept-Encoding": "identity"},
         "timeout": _TIMEOUT,
         "verify": verify,
         "proxy": proxy,
+        # A proxy of the environment, which would read the key, has no part in a call within this machine.
+        "trust_env": not near,
     }
 
 
-def from_environment() -> tuple[str, str]:
-    """The address of the service in PRIVEST_URL, by default this machine's, and the key in PRIVEST_KEY.
+def _is_here(url: str) -> bool:
+    """Return whether an address is one of this machine's own."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _unencrypted(url: str) -> str:
+    return (
+        f"the key would travel unencrypted to {urlsplit(url).hostname or url}: give an https:// address. "
+        "If nobody can listen on the way, say plain_http=True, or PRIVEST_PLAIN_HTTP=1 beside PRIVEST_URL"
+    )
+
+
+def from_environment() -> dict[str, Any]:
+    """Return arguments of a client from the environment.
+
+    PRIVEST_URL is the address of the service, by default this machine's, and PRIVEST_KEY the key. With
+    PRIVEST_PLAIN_HTTP=1 the key may travel unencrypted to another machine.
 
     Raises:
         PrivestError: there is no key.
     """
     if not (key := os.environ.get("PRIVEST_KEY")):
         raise PrivestError("set PRIVEST_KEY to your key, and PRIVEST_URL to the address of the service")
-    return os.environ.get("PRIVEST_URL", "http://127.0.0.1:8000"), key
+    return {
+        "url": os.environ.get("PRIVEST_URL", "http://127.0.0.1:8000"),
+        "key": key,
+        "plain_http": os.environ.get("PRIVEST_PLAIN_HTTP") == "1",
+    }
+
+
+class Received:
+    """The body of an answer as it arrives, of which no more is taken than was asked for.
+
+    Args:
+        answer: opened as a stream.
+        most: bytes that the body may have.
+
+    Raises:
+        UnexpectedAnswer: it is compressed, or says that it is longer.
+    """
+
+    def __init__(self, answer: httpx.Response, most: int) -> None:
+        self._answer, self._most, self._body = answer, most, bytearray()
+        if answer.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise UnexpectedAnswer(
+                "the answer is compressed, which was not asked for: check that no proxy between compresses it"
+            )
+        declared = answer.headers.get("content-length", "")
+        if declared.isascii() and declared.isdecimal():
+            self._require(int(declared[:19]))
+
+    def add(self, piece: bytes) -> None:
+        """Take a further piece.
+
+        Raises:
+            UnexpectedAnswer: the body is too long by it.
+        """
+        self._body += piece
+        self._require(len(self._body))
+
+    def whole(self) -> httpx.Response:
+        """Return the answer with its body."""
+        answer = self._answer
+        return httpx.Response(
+            answer.status_code, headers=answer.headers, content=bytes(self._body), request=answer.request
+        )
+
+    def _require(self, size: int) -> None:
+        if size > self._most:
+            raise UnexpectedAnswer(
+                f"the answer has more than {self._most:,} bytes: check that the address is that of a Privest "
+                "service, and ask for less"
+            )
 
 
 def content_of(request: Request) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pydantic import (
     SecretStr,
     StringConstraints,
 )
+from typing_extensions import TypeAliasType
 
 
 class Within(RootModel[float]):
@@ -2430,21 +2431,26 @@ class SiteDecision(Model):
     """
 
 
+VersionsAdditionalProperty = TypeAliasType(
+    "VersionsAdditionalProperty", Annotated[str, Field(max_length=100)]
+)
+
+
 class SiteQuestion(Model):
     """
     A question, or its part of one, as the site of its dataset needs it to plan it by itself.
     """
 
-    job: Annotated[str, Field(title='Job')]
+    job: Annotated[str, Field(max_length=40, pattern='^[!-~]*$', title='Job')]
     """
     of the part here, by which the site calls it
     """
-    dataset: Annotated[str, Field(title='Dataset')]
+    dataset: Annotated[str, Field(max_length=40, pattern='^[!-~]*$', title='Dataset')]
     """
     id at the site
     """
-    kind: Annotated[str, Field(title='Kind')]
-    place: Annotated[int, Field(title='Place')]
+    kind: Annotated[str, Field(max_length=100, title='Kind')]
+    place: Annotated[int, Field(ge=0, lt=100, title='Place')]
     """
     of this dataset among those of the question, from 0
     """
@@ -2453,15 +2459,18 @@ class SiteQuestion(Model):
     """
     options, columns, and public facts of all parts
     """
-    plan: Annotated[str, Field(title='Plan')]
+    plan: Annotated[str, Field(pattern='^[0-9a-f]{64}$', title='Plan')]
     """
-    SHA-256 of the whole plan, which the site has to come to, too
+    SHA-256 of the whole plan, which the site must find too
     """
-    seed: Annotated[int, Field(ge=0, title='Seed')]
+    seed: Annotated[int, Field(ge=0, lt=281474976710656, title='Seed')]
     """
     of choices that all sites make alike; it draws no noise
     """
-    versions: Annotated[dict[str, str], Field(title='Versions')]
+    versions: Annotated[
+        dict[Annotated[str, StringConstraints(max_length=100)], VersionsAdditionalProperty],
+        Field(max_length=50, title='Versions'),
+    ]
     """
     of what plans and runs here
     """
@@ -2472,8 +2481,8 @@ class SiteQuestions(Model):
     Questions that wait for the caller's site, or are run there.
     """
 
-    questions: Annotated[list[SiteQuestion], Field(title='Questions')]
-    mark: Annotated[str, Field(title='Mark')]
+    questions: Annotated[list[SiteQuestion], Field(max_length=1000, title='Questions')]
+    mark: Annotated[str, Field(max_length=64, pattern='^[!-~]*$', title='Mark')]
     """
     changes with what is listed: to be sent with the next call
     """
@@ -2536,6 +2545,7 @@ class Statement(Model):
         approvals: ids of the decisions by which owners approved the question; empty where none was needed.
         person: who asked, as the identity provider calls this person; left out where no token told of one.
         through: the service account that asked for this person.
+        hub_job: at a site, what its hub calls the job; left out where no hub asked.
     """
 
     job: Annotated[str, Field(title='Job')]
@@ -2547,6 +2557,7 @@ class Statement(Model):
     approvals: Annotated[list[str] | None, Field(title='Approvals')] = []
     person: Annotated[str | None, Field(title='Person')] = None
     through: Annotated[str | None, Field(title='Through')] = None
+    hub_job: Annotated[str | None, Field(title='Hub Job')] = None
     plan: Annotated[str, Field(title='Plan')]
     answer: Annotated[str, Field(title='Answer')]
     at: Annotated[str, Field(title='At')]
@@ -3580,7 +3591,7 @@ class SiteEnd(Model):
     )
     receipt: Receipt
     """
-    of the charge at the site, signed there
+    of the charge at the site for this job, signed there
     """
     result: Annotated[Any | None, Field(title='Result')] = None
     """

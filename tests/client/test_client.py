@@ -453,16 +453,16 @@ def test_no_answer_is_asked_for_again_under_the_same_key(
     """An answer that is lost on its way back was charged: the next try gets the same one."""
     monkeypatch.setattr(calls, "_PAUSES", (0.0, 0.0))
     dataset = client.datasets.upload(plane(), VECTORS)
-    request, lost = httpx.Client.request, []
+    send, lost = httpx.Client.send, []
 
-    def lossy(self: httpx.Client, method: str, path: str, **content: object) -> httpx.Response:
-        response = request(self, method, path, **content)
-        if method == "POST" and len(lost) < 2:
-            lost.append(response.json()["id"])
+    def lossy(self: httpx.Client, request: httpx.Request, **how: Any) -> httpx.Response:
+        response = send(self, request, **how)
+        if request.method == "POST" and len(lost) < 2:
+            lost.append(json.loads(response.read())["id"])
             raise httpx.ReadError("gone")
         return response
 
-    monkeypatch.setattr(httpx.Client, "request", lossy)
+    monkeypatch.setattr(httpx.Client, "send", lossy)
     found = client.robust_pca(dataset, rank=2, epsilon=1.0)
     assert lost == [found.id] * 2
     assert owner.budget()["queries"] == 1
@@ -474,7 +474,7 @@ def test_an_upload_that_may_have_arrived_is_not_sent_again(
     def gone(*_: object, **__: object) -> httpx.Response:
         raise httpx.ReadError("gone")
 
-    monkeypatch.setattr(httpx.Client, "request", gone)
+    monkeypatch.setattr(httpx.Client, "send", gone)
     with pytest.raises(Unreachable, match="look before you send it again"):
         client.datasets.upload(plane(), VECTORS)
 

@@ -68,7 +68,7 @@ def parts(owner: type) -> dict[str, list[str]]:
 
 def test_both_clients_have_the_same_names_with_the_same_parameters() -> None:
     assert parts(Client) == parts(AsyncClient)
-    one, other = Client("http://x", "key"), AsyncClient("http://x", "key")
+    one, other = Client("https://x", "key"), AsyncClient("https://x", "key")
     assert parts(type(one.datasets)) == parts(type(other.datasets))
     assert {"mean", "pca", "classify", "frechet_mean", "wait", "from_env"} <= parts(Client).keys()
     assert one.upload.__name__ == other.upload.__name__ == "upload"
@@ -91,7 +91,7 @@ def test_what_is_asked_about_comes_in_one_order() -> None:
 
 @pytest.mark.parametrize("epsilon", [float("nan"), float("inf"), "0.5", None, True, -1], ids=repr)
 def test_what_is_no_epsilon_is_told_before_anything_is_sent(epsilon: Any) -> None:
-    with Client("http://x", "k") as client:
+    with Client("https://x", "k") as client:
         sent = answering(client)
         with pytest.raises(InvalidRequest, match="epsilon: must be a number above 0, as epsilon="):
             client.mean("ds_1", epsilon=epsilon)
@@ -116,7 +116,7 @@ def test_a_fault_of_a_schema_names_its_column() -> None:
             {"location": "columns.0", "rule": "must be a text"},
         ],
     }
-    with Client("http://x", "k", progress=False) as client:
+    with Client("https://x", "k", progress=False) as client:
         answering(client, httpx.Response(422, json=problem))
         with pytest.raises(InvalidRequest) as told:
             client.datasets.get("ds_1")
@@ -199,7 +199,7 @@ ME = {"role": "owner", "id": "own_1"}
 
 def test_a_token_is_asked_for_before_each_request() -> None:
     tokens = iter(["first", "second"])
-    with Client("http://x", lambda: next(tokens)) as client:
+    with Client("https://x", lambda: next(tokens)) as client:
         asked = answering(client, *[httpx.Response(200, json=ME) for _ in "ab"])
         client.me()
         client.me()
@@ -211,22 +211,22 @@ def test_the_environment_says_whom_to_ask(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(PrivestError, match="set PRIVEST_KEY"):
         Client.from_env()
     monkeypatch.setenv("PRIVEST_KEY", "k")
-    monkeypatch.setenv("PRIVEST_URL", "http://privest.example/root/")
+    monkeypatch.setenv("PRIVEST_URL", "https://privest.example/root/")
     with Client.from_env(progress=False) as client:
-        assert str(client._http.base_url) == "http://privest.example/root/"
+        assert str(client._http.base_url) == "https://privest.example/root/"
 
 
 def test_proxies_and_certificates_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = calls.options_of("http://x/", calls.Bearer("k"), False, "http://127.0.0.1:3128")
+    given = calls.options_of("https://x/", calls.Bearer("k"), False, "http://127.0.0.1:3128")
     assert (given["verify"], given["proxy"], given["base_url"]) == (
         False,
         "http://127.0.0.1:3128",
-        "http://x",
+        "https://x",
     )
 
 
 def test_an_error_ends_in_the_line_that_called() -> None:
-    with Client("http://x", "k") as client, pytest.raises(InvalidRequest) as told:
+    with Client("https://x", "k") as client, pytest.raises(InvalidRequest) as told:
         client.robust_pca("no id!", rank=2, epsilon=1.0)
     # pytest's own frames are not in it: this line, and the one at the surface that IPython leaves out.
     frames = traceback.extract_tb(told.value.__traceback__)
@@ -251,13 +251,13 @@ def test_an_interrupt_tells_the_job_and_how_to_come_back(monkeypatch: pytest.Mon
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    with Client("http://x", "k", progress=False) as client:
+    with Client("https://x", "k", progress=False) as client:
         answering(client, httpx.Response(202, json=WAITING))
         monkeypatch.setattr("time.sleep", interrupted)
         with pytest.raises(KeyboardInterrupt) as told:
             client.robust_pca("ds_1", rank=2, epsilon=1.0)
         assert any("client.wait('job_1')" in note for note in told.value.__notes__)
-        monkeypatch.setattr(client._http, "request", interrupted)
+        monkeypatch.setattr(client._http, "stream", interrupted)
         with pytest.raises(KeyboardInterrupt) as told:
             client.robust_pca("ds_1", rank=2, epsilon=1.0, key="mine")
         assert any("key='mine'" in note for note in told.value.__notes__)
@@ -265,7 +265,7 @@ def test_an_interrupt_tells_the_job_and_how_to_come_back(monkeypatch: pytest.Mon
 
 def test_a_call_that_is_cancelled_tells_the_job_too() -> None:
     async def ask() -> None:
-        async with AsyncClient("http://x", "k") as client:
+        async with AsyncClient("https://x", "k") as client:
             asked = answering(client, *[httpx.Response(202, json=WAITING)] * 1000)
             task = asyncio.create_task(client.robust_pca("ds_1", rank=2, epsilon=1.0))
             while len(asked) < 2:  # the second one asks for the job by its id

@@ -5,12 +5,13 @@ import os
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from http.client import HTTPException
 from pathlib import Path
 from urllib.error import URLError
 from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 from cryptography import x509
 from sqlalchemy import make_url, select, text
@@ -23,6 +24,7 @@ from privest_service.database.migrate import head
 from privest_service.doctor.finding import Finding
 from privest_service.problems import DatabaseUnavailable
 from privest_service.security.models import Owner
+from privest_service.security.tokens import fetch_key_set
 from privest_service.settings import Settings
 
 _OLDEST = 14
@@ -186,12 +188,11 @@ def platform(read: Settings) -> Iterator[Finding]:
         return
     try:
         if "://" in read.token_keys:
-            with urlopen(read.token_keys, timeout=_SECONDS) as answer:  # noqa: S310 - https, by the settings
-                content, date = answer.read(2**20), answer.headers.get("Date")
+            content, date = fetch_key_set(read.token_keys)
         else:
             content, date = Path(read.token_keys).read_bytes(), None
         count = len(json.loads(content)["keys"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
         do = "Correct it, or let the service reach it. Tokens are answered with 503 until then."
         yield Finding("platform", "fix", f"PRIVEST_TOKEN_KEYS has no key set{_told(error)}", do)
         return
@@ -201,8 +202,9 @@ def platform(read: Settings) -> Iterator[Finding]:
         )
         return
     yield Finding("platform", "ok", f"PRIVEST_TOKEN_KEYS has {count} {'key' if count == 1 else 'keys'}")
-    if date:
-        yield _beside(parsedate_to_datetime(date) - datetime.now(UTC), "the platform's")
+    with suppress(TypeError, ValueError):  # it states no date, or one without a zone
+        apart = parsedate_to_datetime(date or "") - datetime.now(UTC)
+        yield _beside(apart, "the platform's")
 
 
 def _told(error: Exception) -> str:

@@ -56,6 +56,9 @@ ASKED: TypeAdapter[Asked] = TypeAdapter(Asked)
 """Reads and writes what was asked."""
 
 
+LARGEST_TERMS = 2**20
+"""Most bytes of what sites need to plan a question."""
+
 MOST_NUMBERS = 1_000_000
 """Most numbers of one answer that sites exchange, and so of what a hub keeps of it."""
 
@@ -64,7 +67,7 @@ def joint_at_hub(question: ResolvedQuery, planned: Plan) -> Joint:
     """Return what a hub notes of a question on datasets of sites.
 
     Raises:
-        Invalid: a noisy sum is too long to be exchanged.
+        Invalid: a noisy sum is too long to be exchanged, or what was asked too long to be handed to sites.
     """
     largest = max((release.size for release in planned.releases), default=0)
     if isinstance(planned, Federated) and largest > MOST_NUMBERS:
@@ -74,4 +77,10 @@ def joint_at_hub(question: ResolvedQuery, planned: Plan) -> Joint:
         )
     parts = tuple(AskedPart(subject.shape.n, subject.target) for subject in question.about)
     asked = Asked(question.options, dict(question.choice), parts, question.may_leave)
-    return Joint(json.dumps(asdict(asked), allow_nan=False))
+    terms = json.dumps(asdict(asked), allow_nan=False)
+    if len(terms) > LARGEST_TERMS:
+        raise Invalid(
+            f"The query has {len(terms):,} bytes, and sites take at most {LARGEST_TERMS:,}: "
+            "give shorter options."
+        )
+    return Joint(terms)

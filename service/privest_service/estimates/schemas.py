@@ -19,7 +19,7 @@ State = Literal[
 
 FINAL: frozenset[str] = frozenset({"committed", "failed", "voided", "denied", "expired", "withdrawn"})
 
-_MOST_DATASETS = 100
+MOST_DATASETS = 100
 """Most datasets that one query may ask about."""
 
 
@@ -131,7 +131,7 @@ def _once_each(parts: list[DatasetPart]) -> list[DatasetPart]:
 
 
 DatasetParts = Annotated[
-    list[DatasetPart], Field(min_length=1, max_length=_MOST_DATASETS), AfterValidator(_once_each)
+    list[DatasetPart], Field(min_length=1, max_length=MOST_DATASETS), AfterValidator(_once_each)
 ]
 """Datasets of one owner or of several, each charged for itself."""
 

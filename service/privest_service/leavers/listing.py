@@ -1,14 +1,20 @@
 """Who is there, as an identity provider lists it: over SCIM (RFC 7644), or in a csv."""
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
+from privest_service.bounded_http import PLAIN, UnfitAnswerError, read_body
+
 _SECONDS = 30.0
 """Seconds that a provider may take for one page."""
+
+_LARGEST_PAGE, _MOST_PEOPLE = 16 * 2**20, 1_000_000
+"""Most bytes of one page, and most people in all of them."""
 
 _NEAR = ("127.0.0.1", "localhost", "::1")
 
@@ -56,9 +62,12 @@ def _from_scim(place: str, attribute: str, token: str | None) -> dict[str, bool]
     parts = urlsplit(place)
     if parts.scheme != "https" and parts.hostname not in _NEAR:
         raise ValueError("The SCIM service must have an https address: its list decides who may come.")
-    head = {"Accept": "application/scim+json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    head = {"Accept": "application/scim+json"} | PLAIN
+    if token:
+        head["Authorization"] = f"Bearer {token}"
     found, seen = dict[str, bool](), 0
-    with httpx.Client(headers=head, timeout=_SECONDS) as client:
+    # A proxy of the environment, which would read the token, has no part in a call within this machine.
+    with httpx.Client(headers=head, timeout=_SECONDS, trust_env=parts.scheme == "https") as client:
         while True:
             page = _page(client, place.rstrip("/"), attribute, seen + 1)
             listed, total = page.get("Resources") or [], page["totalResults"]
@@ -67,6 +76,8 @@ def _from_scim(place: str, attribute: str, token: str | None) -> dict[str, bool]
             seen += len(listed)
             if seen >= total:
                 return found
+            if seen > _MOST_PEOPLE:
+                raise ValueError(f"{place} lists more than {_MOST_PEOPLE:,} people. Nothing was changed.")
             if not listed:
                 raise ValueError(f"{place} listed {seen} of {total} people. Nothing was changed.")
 
@@ -76,9 +87,9 @@ def _page(client: httpx.Client, place: str, attribute: str, start: int) -> dict[
     if start > 1:  # a provider that knows no pages is never asked for one
         asked["startIndex"] = start
     try:
-        answer = client.get(f"{place}/Users", params=asked)
-        answer.raise_for_status()
-        page = answer.json()
+        with client.stream("GET", f"{place}/Users", params=asked) as answer:
+            answer.raise_for_status()
+            page = json.loads(read_body(answer, _LARGEST_PAGE, _SECONDS))
         listed = page.get("Resources") or []
         if not isinstance(page["totalResults"], int) or not all(isinstance(each, dict) for each in listed):
             raise TypeError
@@ -86,7 +97,9 @@ def _page(client: httpx.Client, place: str, attribute: str, start: int) -> dict[
         raise ValueError(f"{place} answered {error.response.status_code}. Nothing was changed.") from None
     except httpx.HTTPError as error:
         raise ValueError(f"{place} cannot be asked: {type(error).__name__}. Nothing was changed.") from None
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except UnfitAnswerError as unfit:
+        raise ValueError(f"A page of {place} is refused: {unfit}. Nothing was changed.") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{place} did not answer with a list of SCIM. Nothing was changed.") from None
     return page
 

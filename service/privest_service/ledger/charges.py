@@ -159,13 +159,21 @@ def commit(session: Session, job_id: str, result: str) -> bool:
     for debit in entries.debits_of(session, *debited):
         debited[str(debit.job_id)].append(ReceiptEntry.of(debit))
     about, debits = [str(each.dataset_id) for each in charged], list(chain.from_iterable(debited.values()))
-    whole = receipts.receipt_of(signer, job, about, debits, result, sorted(approvals.values()))
+    joint = jobs.joint_run(session, job.id)
+    hub_job = None if joint is None else joint.hub_job
+    whole = receipts.receipt_of(signer, job, about, debits, result, sorted(approvals.values()), hub_job)
     asked_by_owner = all(each.owner_id == job.submitter_id for each in charged)
     submitted = whole if asked_by_owner else receipts.for_analyst(signer, whole)
     for part in parts:
         approved = [approvals[part.id]] if part.id in approvals else []
         own = receipts.receipt_of(
-            signer, part, [str(part.dataset_id)], debited[part.id], submitted.model_dump_json(), approved
+            signer,
+            part,
+            [str(part.dataset_id)],
+            debited[part.id],
+            submitted.model_dump_json(),
+            approved,
+            hub_job,
         )
         part.receipt = own.model_dump_json()
     if asked_by_owner or not parts:

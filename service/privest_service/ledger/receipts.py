@@ -40,7 +40,7 @@ class ReceiptEntry(BaseModel):
     @property
     def commitment(self) -> str | None:
         """SHA-256 over the salt and the entry's hash; None in receipts of before there were salts."""
-        return None if self.salt is None else _sha256(f"privest receipt entry {self.salt} {self.hash}")
+        return None if self.salt is None else digest_of(f"privest receipt entry {self.salt} {self.hash}")
 
 
 class Statement(BaseModel):
@@ -55,6 +55,7 @@ class Statement(BaseModel):
         approvals: ids of the decisions by which owners approved the question; empty where none was needed.
         person: who asked, as the identity provider calls this person; left out where no token told of one.
         through: the service account that asked for this person.
+        hub_job: at a site, what its hub calls the job; left out where no hub asked.
     """
 
     job: str
@@ -66,6 +67,7 @@ class Statement(BaseModel):
     approvals: Annotated[list[str], Field(exclude_if=_absent)] = []
     person: Annotated[str | None, Field(exclude_if=_absent)] = None
     through: Annotated[str | None, Field(exclude_if=_absent)] = None
+    hub_job: Annotated[str | None, Field(exclude_if=_absent)] = None
     plan: str
     answer: str
     at: str
@@ -86,8 +88,9 @@ def receipt_of(
     entries: Sequence[ReceiptEntry],
     answer: str,
     approvals: Sequence[str] = (),
+    hub_job: str | None = None,
 ) -> Receipt:
-    """The owner's receipt of a job on these datasets, or of a part, about to end with this answer."""
+    """Return the owner's receipt of a job on these datasets, or of a part, about to end with this answer."""
     statement = Statement(
         job=job.id,
         kind=job.kind,
@@ -97,8 +100,9 @@ def receipt_of(
         approvals=list(approvals),
         person=job.person,
         through=job.through,
+        hub_job=hub_job,
         plan=digest_of_plan(job.plan),
-        answer=_sha256(answer),
+        answer=digest_of(answer),
         at=now().isoformat(timespec="microseconds"),
     )
     return _signed(signer, statement)
@@ -106,7 +110,7 @@ def receipt_of(
 
 def digest_of_plan(plan: str) -> str:
     """SHA-256 of a stored plan, of which every receipt on it is."""
-    return _sha256(plan)
+    return digest_of(plan)
 
 
 def for_analyst(signer: Signer, receipt: Receipt) -> Receipt:
@@ -131,5 +135,6 @@ def _canonical(statement: Statement) -> bytes:
     return rfc8785.dumps(content)
 
 
-def _sha256(text: str) -> str:
+def digest_of(text: str) -> str:
+    """Return the SHA-256 of a text, in hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()

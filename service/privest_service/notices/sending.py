@@ -17,6 +17,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from pathlib import Path
 from threading import Thread, Timer
 from time import time
+from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from privest_service.notices.schemas import NewFile, NewMail, NewStore, NewWebhook, Notice
@@ -28,6 +29,9 @@ _SILENCE = 10.0
 
 _LONGEST = 20.0
 """Seconds that a webhook may take altogether: one that sends a byte now and then is cut off."""
+
+_LONGEST_REPLIES = 2**16
+"""Most bytes that a mail server may say in one session, or after its encryption began."""
 
 _UNICAST = IPv6Network("2000::/3")
 """What IPv6 addresses of the Internet are in: of others some lead into this network, or to this machine."""
@@ -171,6 +175,37 @@ def _is_public(address: IPv4Address | IPv6Address) -> bool:
     return address.is_global and not address.is_multicast
 
 
+class _Replies:
+    """What a mail server says, up to `_LONGEST_REPLIES` bytes; a reply may have any number of lines."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._left = file, _LONGEST_REPLIES
+
+    def readline(self, size: int) -> bytes:
+        line = self._file.readline(size)
+        self._left -= len(line)
+        if self._left < 0:
+            raise OSError("the mail server says too much")
+        return line
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Session(smtplib.SMTP):
+    """A session with a mail server whose replies have an end."""
+
+    def getreply(self) -> tuple[int, bytes]:
+        """See `smtplib.SMTP`."""
+        if self.file is None and self.sock is not None:
+            self.file = _Replies(self.sock.makefile("rb"))
+        return super().getreply()
+
+
+class _EncryptedSession(_Session, smtplib.SMTP_SSL):
+    """Such a session that is encrypted from the beginning."""
+
+
 def _mail(to: NewMail, body: str, settings: Settings) -> None:
     """Hand an e-mail to the operator's server: the notice in words, and as it is in an attachment.
 
@@ -191,9 +226,9 @@ def _mail(to: NewMail, body: str, settings: Settings) -> None:
     port = url.port or (465 if secure else 25)
     try:
         with closing(
-            smtplib.SMTP_SSL(host, port, timeout=_SILENCE, context=context)
+            _EncryptedSession(host, port, timeout=_SILENCE, context=context)
             if secure
-            else smtplib.SMTP(host, port, timeout=_SILENCE)
+            else _Session(host, port, timeout=_SILENCE)
         ) as server:
             if url.username is not None:
                 if not secure:

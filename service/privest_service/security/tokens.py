@@ -34,6 +34,8 @@ _KEPT = 3600.0
 _SECONDS, _BYTES = 5.0, 2**20
 """Seconds that the issuer may take to begin an answer, and again to end it; and most bytes of the answer."""
 
+_PIECE = 2**16
+
 
 class _Straight(urllib.request.HTTPRedirectHandler):
     """Follows no redirect: it could lead to where somebody else answers, or away from https."""
@@ -41,8 +43,6 @@ class _Straight(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """No further request: the answer is the redirect itself, which is an error."""
 
-
-_OPENER = urllib.request.build_opener(_Straight)
 
 _SHORTEST_RSA = 2048
 """Fewest bits of an RSA modulus."""
@@ -180,13 +180,31 @@ class Tokens:
     def _content(self) -> bytes:
         if "://" not in self._place:
             return Path(self._place).read_bytes()
-        with _OPENER.open(self._place, timeout=_SECONDS) as answer:
-            latest, found = time.monotonic() + _SECONDS, b""
-            while piece := answer.read1():
-                found += piece
-                if len(found) > _BYTES or time.monotonic() > latest:
-                    raise TimeoutError
-            return found
+        return fetch_key_set(self._place)[0]
+
+
+def fetch_key_set(url: str) -> tuple[bytes, str | None]:
+    """Return the document at a platform's address, of at most 1 MiB, and the date that its server states.
+
+    No redirect is followed, and no compressed answer taken.
+
+    Raises:
+        OSError: it cannot be had, or takes too long.
+        ValueError: it is compressed, or longer.
+    """
+    # Plain http leads to this machine alone, so no proxy is asked: it could exchange the keys.
+    near = [urllib.request.ProxyHandler({})] if url.startswith("http:") else []
+    with urllib.request.build_opener(_Straight, *near).open(url, timeout=_SECONDS) as answer:
+        if answer.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+            raise ValueError("the answer is compressed")
+        latest, found = time.monotonic() + _SECONDS, b""
+        while piece := answer.read1(_PIECE):
+            found += piece
+            if len(found) > _BYTES:
+                raise ValueError("the answer is too long")
+            if time.monotonic() > latest:
+                raise TimeoutError
+        return found, answer.headers.get("Date")
 
 
 def _is_access(header: dict[str, Any]) -> bool:

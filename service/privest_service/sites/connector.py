@@ -10,10 +10,18 @@ import time
 
 import structlog
 
+from privest_service.bounded_http import UnfitAnswerError
 from privest_service.jobs.models import Job
 from privest_service.problems import Problem, TooManyRequests, Unavailable
 from privest_service.sites.link import Hub, Link, OverError, UnreachableError
-from privest_service.sites.schemas import SiteQuestion, SiteQuestions
+from privest_service.sites.schemas import (
+    MOST_OFFERED,
+    KnownDataset,
+    KnownDatasets,
+    SiteDecided,
+    SiteQuestion,
+    SiteQuestions,
+)
 from privest_service.sites.taking import RefusedError, Taking
 
 _PATIENCE = 1.0
@@ -21,6 +29,15 @@ _PATIENCE = 1.0
 
 _LOOK = 0.1
 """Seconds between two looks at jobs here, of whose next state only the site's database tells."""
+
+_SPACING = 0.1
+"""Fewest seconds from one round of calls to the next, also where the hub holds no answer back."""
+
+_PAGE = 200
+"""Datasets in one page of the hub's list."""
+
+_LONGEST_REASON = 500
+"""Most characters of a reason at the hub."""
 
 _OVER = {
     "denied": "The owner denied it.",
@@ -61,14 +78,18 @@ class Connector:
     def _keep(self) -> None:
         link = self._hub.link()
         while not self._stopping.is_set():
+            begun = time.monotonic()
             try:
                 self._offer(link)
                 self._answer(link)
+                self._stopping.wait(max(0.0, begun + _SPACING - time.monotonic()))
                 continue
             except (UnreachableError, Problem):
                 pass  # the hub or the database: both may come back
             except OverError as refused:
                 log.warning("the hub refuses the site", status=refused.args[0])
+            except UnfitAnswerError as unfit:
+                log.warning("an answer of the hub is refused", why=str(unfit))
             except Exception:
                 log.exception("the connection to the hub failed")
             self._offered = None
@@ -86,8 +107,8 @@ class Connector:
         for dataset_id in granted.keys() - self._offered.keys():
             dataset = granted[dataset_id]
             facts = {"name": dataset.name, "n": dataset.n, "schema": json.loads(dataset.dataset_schema)}
-            made = link.asked("PUT", f"/v1/sites/datasets/{dataset_id}", facts)
-            self._offered[dataset_id] = made["id"]
+            made = link.asked(KnownDataset, "PUT", f"/v1/sites/datasets/{dataset_id}", facts)
+            self._offered[dataset_id] = made.id
 
     def _answer(self, link: Link) -> None:
         """Take one step with each question, and wait for further ones: here for our jobs, else at the hub."""
@@ -96,8 +117,7 @@ class Connector:
             self._stopping.wait(_LOOK)
         waiting = self._taking.waiting()
         wait = 0.0 if self._seen else _PATIENCE
-        path = "/v1/sites/questions"
-        listed = SiteQuestions.model_validate(link.asked("GET", path, wait=wait, mark=self._mark))
+        listed = link.asked(SiteQuestions, "GET", "/v1/sites/questions", wait=wait, mark=self._mark)
         asked = {question.job for question in listed.questions}
         for job, hub_job in waiting:
             if hub_job not in asked:
@@ -119,17 +139,19 @@ class Connector:
                 raise RefusedError(_OVER[job.state])
             state = question.state
             if job.state == "reserved" and state == "asked":
-                state = link.asked("POST", f"{path}/decision", {"decision": "accept"})["state"]
+                accept = {"decision": "accept"}
+                state = link.asked(SiteDecided, "POST", f"{path}/decision", accept).state
             if job.state == "requested" or state == "begun":
                 self._seen[job.id] = job.state
             if job.state == "reserved" and state == "begun":
                 self._taking.begin(job)
             elif job.state == "committed":
                 receipt, result = self._taking.end_of(job)
-                link.asked("POST", f"{path}/end", {"receipt": receipt.model_dump(), "result": result})
+                link.call("POST", f"{path}/end", json={"receipt": receipt.model_dump(), "result": result})
         except RefusedError as refused:
             log.info("question of the hub refused", question=question.job)
-            link.asked("POST", f"{path}/decision", {"decision": "refuse", "reason": str(refused)})
+            reason = str(refused)[:_LONGEST_REASON]
+            link.call("POST", f"{path}/decision", json={"decision": "refuse", "reason": reason})
         except OverError:
             log.info("question of the hub is over", question=question.job)
 
@@ -153,10 +175,19 @@ class Connector:
 
 
 def _at_hub(link: Link) -> dict[str, str]:
-    """Datasets that the hub knows to be here: its ids by ours."""
-    found, cursor = dict[str, str](), ""
-    while cursor is not None:
-        page = link.asked("GET", "/v1/datasets", **({"cursor": cursor} if cursor else {}))
-        found |= {each["at_site"]: each["id"] for each in page["datasets"] if each["at_site"]}
-        cursor = page["next"]
-    return found
+    """Return the hub's ids of the datasets that it knows to be here, by ours.
+
+    Raises:
+        UnfitAnswerError: the hub lists more datasets than a site may offer.
+    """
+    found, count = dict[str, str](), 0
+    query: dict[str, str | int] = {"limit": _PAGE}
+    while True:
+        page = link.asked(KnownDatasets, "GET", "/v1/datasets", **query)
+        found |= {each.at_site: each.id for each in page.datasets if each.at_site}
+        count += max(1, len(page.datasets))  # a page of nothing counts, or a hub could send these for ever
+        if count > MOST_OFFERED:
+            raise UnfitAnswerError(f"it lists more than {MOST_OFFERED:,} datasets")
+        if page.next is None:
+            return found
+        query["cursor"] = page.next

@@ -22,6 +22,7 @@ from privest_service.security.dependencies import DatabaseDep, DataDep
 from privest_service.sites import hub, pooling
 from privest_service.sites.bells import Bells, Told
 from privest_service.sites.schemas import (
+    Mark,
     OfferedDataset,
     SiteDecided,
     SiteDecision,
@@ -75,7 +76,7 @@ async def list_site_questions(
     caller: DataDep,
     database: DatabaseDep,
     wait: Annotated[float, Query(ge=0, le=_LONGEST_WAIT, description="seconds to wait for a change")] = 0.0,
-    mark: Annotated[str, Query(description="of the list that the caller knows")] = "",
+    mark: Annotated[Mark, Query(description="of the list that the caller knows")] = "",
 ) -> SiteQuestions:
     """Questions that wait for the caller's site, or are run there."""
     caller.must_be("owner")

@@ -27,12 +27,21 @@ from privest_service.jobs.models import Job, JointRun, SiteAnswer, SitePart
 from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
 from privest_service.ledger.mechanisms import versions
-from privest_service.ledger.receipts import Receipt, signed_by
+from privest_service.ledger.receipts import Receipt, digest_of, digest_of_plan, signed_by
 from privest_service.problems import Invalid, NotFound, SessionOver
 from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
 from privest_service.sites import pooling
-from privest_service.sites.schemas import OfferedDataset, SiteEnd, SiteQuestion, SiteQuestions, SiteState
+from privest_service.sites.schemas import (
+    LARGEST_LISTED,
+    MOST_OFFERED,
+    MOST_QUESTIONS,
+    OfferedDataset,
+    SiteEnd,
+    SiteQuestion,
+    SiteQuestions,
+    SiteState,
+)
 
 _OVER = ("ended", "left")
 """States of sites that have nothing more to do with a run that goes on."""
@@ -69,6 +78,7 @@ _ASKED = (
         func.coalesce(SitePart.state, "").not_in(_OVER),
     )
     .order_by(_own.created_at, _own.id)
+    .limit(MOST_QUESTIONS)
 )
 
 
@@ -78,7 +88,8 @@ def offer(session: Session, caller: Principal, at_site: str, offered: OfferedDat
     One that was withdrawn and is offered again is another dataset, with the caps of the former.
 
     Raises:
-        Invalid: it was offered with other public facts, which plans and charges rest on.
+        Invalid: it was offered with other public facts, which plans and charges rest on, or the site offers
+            as many datasets as one may.
     """
     session.get_one(Owner, caller.id, with_for_update=True)
     schema = offered.declared.model_dump_json()
@@ -88,6 +99,11 @@ def offer(session: Session, caller: Principal, at_site: str, offered: OfferedDat
         if (former.n, former.dataset_schema) != (offered.n, schema):
             raise Invalid("It was offered with another schema or number of records. Withdraw that first.")
         return former
+    offers = select(func.count()).where(
+        Dataset.owner_id == caller.id, Dataset.at_site.is_not(None), Dataset.deleted_at.is_(None)
+    )
+    if (session.scalar(offers) or 0) >= MOST_OFFERED:
+        raise Invalid(f"A site offers at most {MOST_OFFERED:,} datasets. Withdraw one that is not needed.")
     dataset_id = new_id("ds")
     dataset = Dataset(
         id=dataset_id,
@@ -109,14 +125,19 @@ def offer(session: Session, caller: Principal, at_site: str, offered: OfferedDat
 
 
 def questions(session: Session, owner_id: str) -> SiteQuestions:
-    """The questions that wait for an owner's site, or are run there, oldest first.
+    """List the questions that wait for an owner's site, or are run there, oldest first.
 
-    One that all have accepted while another run was under way is asked about once more when that is over.
+    The list ends where it would be longer than a site takes. What is listed stays so until it is over,
+    because whatever comes later is listed after it. A question that all have accepted while another run was
+    under way is asked about once more when that is over.
     The mark does not change by what the site itself decided, so that its next look waits for the others.
     """
     found = session.execute(_ASKED, {"owner": owner_id})
-    listed, told = list[SiteQuestion](), list[str]()
+    listed, told, size = list[SiteQuestion](), list[str](), 0
     for own, asked, joint, dataset, part in found:
+        size += len(joint.terms.encode())
+        if listed and size > LARGEST_LISTED:
+            break
         anew = part is not None and _may_begin(session, asked)
         state = "asked" if anew else _state(asked, part)
         told.append(f"{own.id} {state == 'begun'} {anew}")
@@ -316,10 +337,10 @@ def take_answer(
 
 
 def end(session: Session, caller: Principal, job_id: str, ended: SiteEnd) -> None:
-    """A site's run is over: its receipt is kept, and once all have ended the answer can be computed.
+    """Note that a site's run is over, with its receipt. Once all have ended the answer can be computed.
 
     Raises:
-        Invalid: the receipt is not signed, or the answer is none of this kind.
+        Invalid: the receipt is not one of this job, or the answer is none of this kind.
         SessionOver: the run is over.
     """
     own, whole = _held(session, caller, job_id)
@@ -328,11 +349,13 @@ def end(session: Session, caller: Principal, job_id: str, ended: SiteEnd) -> Non
         raise SessionOver
     if part.state == "ended":
         return
-    if not _is_signed(ended.receipt):
-        raise Invalid("The receipt is not signed by the key that it names.")
+    dataset = session.get_one(Dataset, own.dataset_id)
+    _require_receipt(ended.receipt, own, whole, str(dataset.at_site))
     part.state, part.receipt = "ended", ended.receipt.model_dump_json()
     if own is whole:
-        part.result = _result(whole, ended.result)
+        part.result = result = _result(whole, ended.result)
+        if ended.receipt.statement.answer != digest_of(result):
+            raise Invalid("The receipt is for another answer than the one that was sent.")
     session.flush()
     _note_end(session, whole)
 
@@ -345,12 +368,30 @@ def _note_end(session: Session, whole: Job) -> None:
         session.flush()
 
 
-def _is_signed(receipt: Receipt) -> bool:
-    """Whether a receipt carries a true signature of the key that it names, whatever is in either."""
+def _require_receipt(receipt: Receipt, own: Job, whole: Job, dataset: str) -> None:
+    """Refuse a receipt that is not an analyst's, of this job, plan, estimator and dataset, truly signed.
+
+    The statement names the job of the hub for which it was signed, so the receipt of one job is of no other.
+
+    Args:
+        receipt: that the site sent.
+        own: the job, or the part of one, that is on the site's dataset.
+        whole: the whole job, whose plan the site came to.
+        dataset: id of the dataset at the site.
+
+    Raises:
+        Invalid: it is another receipt.
+    """
+    told = receipt.statement
+    expected = (own.id, whole.kind, digest_of_plan(whole.plan), dataset)
+    if (told.hub_job, told.kind, told.plan, told.dataset) != expected or told.entries:
+        raise Invalid("The receipt is for another job, plan, estimator or dataset. Send the one of this job.")
     try:
-        return signed_by(receipt, receipt.public_key)
-    except ValueError:  # it is no key, or no numbers that JSON holds
-        return False
+        signed = signed_by(receipt, receipt.public_key)
+    except ValueError:  # it has no key, or numbers that JSON does not hold
+        signed = False
+    if not signed:
+        raise Invalid("The receipt is not signed by the key that it names.")
 
 
 def _result(job: Job, result: Any) -> str:
@@ -369,7 +410,7 @@ def _result(job: Job, result: Any) -> str:
             typed: Any = fields[name].annotation
             shown: TypeAdapter[Any] = TypeAdapter(typed)
             shown.validate_python(getattr(told, name))
-    except (ValueError, TypeError, AttributeError, KeyError):
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         raise Invalid("This is no answer to the question.") from None
     return text
 

@@ -26,7 +26,7 @@ from privest_service.estimates.joint import ASKED, Joint
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery, digest_of
 from privest_service.estimates.reservation import Draft, EstimateCommand
-from privest_service.estimates.schemas import EstimateRequest
+from privest_service.estimates.schemas import MOST_DATASETS, EstimateRequest
 from privest_service.estimates.service import Submissions
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job, JointRun
@@ -124,7 +124,7 @@ class Taking:
                     require_kind(grant, kind.name)
             except Problem as refused:
                 raise RefusedError(refused.detail or "The site does not offer this dataset.") from None
-        if not 0 <= asked.place < len(given.parts):
+        if len(given.parts) > MOST_DATASETS or not 0 <= asked.place < len(given.parts):
             raise RefusedError("The question has no such part.")
         target = given.parts[asked.place].target
         privacy = {"epsilon": target.epsilon, "delta": target.delta}

@@ -4,7 +4,7 @@ import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +22,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from privest_service.connections import sources
 from privest_service.connections.schemas import NEW_CONNECTION
 from privest_service.upload_errors import RefusedUploadError
+from testing.hostile import IN_BUFFERS
+from testing.server import until
 
 ROWS = b"1,2\n3,4\n"
 
@@ -139,6 +141,33 @@ def test_what_gives_no_redirect_is_read(web: Callable[..., Web], fetched: Callab
     assert fetched(f"{open_to_all.url}/deep", allow_http=True) == ROWS
     assert {each.split()[1] for each in open_to_all.asked} == {"/deep/rows.csv"}
     assert fetched("s3://bucket/deep", aws_endpoint=open_to_all.url, **S3, **KEYS) == ROWS
+
+
+def test_an_answer_without_end_is_broken_off(web: Callable[..., Web], fetched: Callable[..., bytes]) -> None:
+    """The client reads an error whole before anybody can measure it."""
+    sent = list[int]()
+
+    def endless(request: BaseHTTPRequestHandler) -> None:
+        if request.command == "HEAD":
+            return gives(ROWS)(request)
+        request.send_response(404)
+        request.send_header("Connection", "close")
+        request.end_headers()
+        count = 0
+        with suppress(OSError):
+            while count < 2**32:
+                request.wfile.write(b" " * 2**16)
+                count += 2**16
+        sent.append(count)
+        request.close_connection = True
+        return None
+
+    store = web(endless)
+    with pytest.raises(RefusedUploadError):
+        fetched(store.url, allow_http=True)
+    until(lambda: len(sent) == sum(each.startswith("GET") for each in store.asked))
+    assert sent
+    assert max(sent) < IN_BUFFERS
 
 
 def test_a_server_that_ends_no_connection_is_read(

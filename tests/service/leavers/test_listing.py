@@ -11,7 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from privest_service.leavers import listing
 from privest_service.leavers.listing import read
+from testing.hostile import IN_BUFFERS, flooding
 
 
 @contextmanager
@@ -104,3 +106,40 @@ def test_a_csv_that_says_something_else_is_refused(tmp_path: Path, text: str, sa
     file.write_text(text)
     with pytest.raises(ValueError, match=said):
         read(str(file), "sub", None)
+
+
+def test_a_page_is_read_up_to_a_bound_and_not_unpacked() -> None:
+    for headers in ({}, {"Content-Encoding": "gzip"}):
+        with (
+            flooding(headers) as flood,
+            pytest.raises(ValueError, match=r"is refused: it (has|is)"),
+        ):
+            read(flood.url, "userName", None)
+        (sent,) = flood.sent
+        assert sent < listing._LARGEST_PAGE + IN_BUFFERS
+
+
+def test_a_page_that_is_nested_deeply_is_no_list() -> None:
+    with scim(lambda _: (200, b"[" * 10**6)) as place, pytest.raises(ValueError, match="Nothing was changed"):
+        read(place, "userName", "opens")
+
+
+def test_a_list_of_people_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_MOST_PEOPLE", 10)
+    asked = list[int]()
+
+    def further(first: int) -> tuple[int, Any]:
+        asked.append(first)
+        return 200, {"totalResults": 10**9, "Resources": [{"userName": f"p{first}"}]}
+
+    with scim(further) as place, pytest.raises(ValueError, match="more than 10 people"):
+        read(place, "userName", "opens")
+    assert len(asked) == 11
+
+
+def test_a_token_goes_through_no_proxy_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with scim(pages(5)) as place:
+        assert read(place, "userName", "opens")["p0"]

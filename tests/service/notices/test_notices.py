@@ -7,7 +7,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
@@ -30,6 +30,7 @@ from privest_service.notices.sending import NotSentError
 from privest_service.settings import Settings
 from testing import ROOT
 from testing.books import Books
+from testing.hostile import IN_BUFFERS
 from testing.mailbox import mailbox
 from testing.server import ADMIN_KEY, HANG_GUARD, Server, problem, until
 
@@ -435,6 +436,34 @@ def test_an_e_mail_has_the_notice_in_words_and_as_it_is(database: Database, sett
         assert Deliverer(database, with_password, nowhere).deliver_one()  # no password in clear
         assert "secret" not in "".join(got)
         assert view(books).last_error == "The mail server did not take it."
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_mail_server_that_never_ends_its_reply_is_broken_off(
+    database: Database, settings: Settings
+) -> None:
+    books, sent = Books(database), list[int]()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def talk() -> None:
+            there, _ = listening.accept()
+            count = 0
+            with there, suppress(OSError):
+                while count < 2**32:
+                    there.sendall(b"220-more follows\r\n" * 4096)
+                    count += 18 * 4096
+            sent.append(count)
+
+        talking = Thread(target=talk)
+        talking.start()
+        url = f"smtp://127.0.0.1:{listening.getsockname()[1]}"
+        mailing = Settings.model_validate(settings.model_dump() | {"mail_server": url, "notice_networks": ()})
+        channel(books, settings, kind="mail", to="dpo@example.org")
+        notify(books, 7)
+        assert Deliverer(database, mailing, nowhere).deliver_one()
+        talking.join()
+    assert view(books).last_error == "The mail server did not take it."
+    assert sent[0] < IN_BUFFERS
 
 
 # What is told

@@ -36,6 +36,7 @@ from privest_service.security.keys import SCOPES
 from privest_service.security.models import SignIn
 from privest_service.security.tokens import Tokens
 from privest_service.settings import Settings
+from testing.hostile import IN_BUFFERS, flooding
 from testing.server import HANG_GUARD, Caller, Server, problem, until
 
 ISSUER = "https://platform.example"
@@ -535,3 +536,18 @@ def test_without_keys_tokens_are_unavailable_and_keys_are_not(start_server: Call
 def test_settings_that_would_trust_anybody_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"(?i)token"):
         Settings(admin_key="0123456789abcdef", **given)  # pyright: ignore
+
+
+def test_of_a_key_set_no_more_is_read_than_a_bound() -> None:
+    for headers in ({}, {"Content-Encoding": "gzip"}, {"Content-Length": str(2**40)}):
+        with flooding(headers) as flood, pytest.raises(ValueError, match=r"compressed|too long"):
+            tokens.fetch_key_set(flood.url)
+        (sent,) = flood.sent
+        assert sent < IN_BUFFERS
+
+
+def test_keys_of_this_machine_are_asked_of_no_proxy(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert reads(issuer.address).read(token("own_1"))

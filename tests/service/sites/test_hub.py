@@ -1,5 +1,7 @@
 """What a hub takes of sites: their own questions, and answers that fit; all else ends the run."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -8,17 +10,23 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import rfc8785
 
 from privest import manifolds
 from privest_service.database import Database
+from privest_service.ledger.receipts import Receipt, ReceiptEntry, Statement
+from privest_service.problems import Invalid
+from privest_service.security.principals import Principal
 from privest_service.signing import Signer
 from privest_service.sites import hub as hub_of_sites
+from privest_service.sites.schemas import LARGEST_RECEIPT, OfferedDataset
 from testing.scenes import Desk
 from testing.server import SPD3, Caller, Server, private_key_pem, problem, until
 from testing.sites import BUDGET
 
 SIZE = manifolds.get("spd", dim=3).dim
 ANSWER = np.linspace(-0.1, 0.1, SIZE)
+ANSWERED = {"point": np.eye(3).tolist(), "columns": None, "scales": None, "deviations": None}
 
 
 @dataclass
@@ -319,7 +327,7 @@ def test_other_bits_for_the_same_answer_end_the_run(played: Played) -> None:
     assert played.state()[0] == "failed"
 
 
-def test_nobody_answers_for_another_and_nobody_ends_a_run_without_a_receipt(played: Played) -> None:
+def test_nobody_answers_for_another(played: Played) -> None:
     parts = played.begun()
     problem(played.send(1, parts[0], 0), 404, "not-found")
     problem(
@@ -327,22 +335,141 @@ def test_nobody_answers_for_another_and_nobody_ends_a_run_without_a_receipt(play
         404,
         "not-found",
     )
-    statement = {
-        "job": "job_x",
-        "kind": "frechet-mean",
-        "dataset": "ds_there",
-        "adjacency": "replace-one",
-        "entries": [],
-        "plan": "",
-        "answer": "",
-        "at": "",
-    }
-    key = Signer(private_key_pem()).public_key
-    for named in (key, "", "no key at all"):
-        receipt = {"statement": statement, "signature": "c2lnbmVk", "public_key": named}
-        ended = played.owners[0].post(f"/v1/sites/questions/{parts[0]}/end", json={"receipt": receipt})
-        problem(ended, 422, "invalid")
-    assert played.state()[0] == "claimed"
+
+
+SIGNER = Signer(private_key_pem())
+
+
+def receipt(question: dict[str, Any], **otherwise: Any) -> dict[str, Any]:
+    """An honest site's receipt of a question, but for what is said otherwise, signed."""
+    statement = Statement(
+        job="job_at_the_site",
+        kind=question["kind"],
+        dataset="ds_there",
+        adjacency="replace-one",
+        entries=[],
+        hub_job=question["job"],
+        plan=question["plan"],
+        answer="0" * 64,
+        at="2026-11-28T12:00:00+00:00",
+    ).model_copy(update=otherwise)
+    signature = SIGNER.sign(rfc8785.dumps(statement.model_dump(mode="json")))
+    return Receipt(statement=statement, signature=signature, public_key=SIGNER.public_key).model_dump()
+
+
+def ended(played: Played, part: str, receipt: dict[str, Any], **result: Any) -> httpx.Response:
+    return played.owners[0].post(f"/v1/sites/questions/{part}/end", json={"receipt": receipt} | result)
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "another job": {"hub_job": "job_of_another_query"},
+    "no job": {"hub_job": None},
+    "another plan": {"plan": "1" * 64},
+    "another estimator": {"kind": "robust-pca"},
+    "another dataset": {"dataset": "ds_elsewhere"},
+    "several datasets": {"dataset": ["ds_there", "ds_elsewhere"]},
+    "entries of the ledger": {"entries": [ReceiptEntry(account=1, seq=1, hash="0" * 64)]},
+    "a long one": {"commitments": ["0" * 64] * 1500},
+}
+
+
+def unsigned(good: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the receipt with signatures that do not hold."""
+    keys = [{"public_key": key} for key in (Signer(private_key_pem()).public_key, "", "no key at all")]
+    later = good["statement"] | {"at": "2026-11-29T12:00:00+00:00"}
+    return [good | each for each in (*keys, {"signature": "c2lnbmVk"}, {"statement": later})]
+
+
+def test_a_receipt_is_of_this_job_plan_estimator_and_dataset(played: Played) -> None:
+    """A receipt that is refused is not kept, and the right one is taken after it."""
+    (part, _), question = played.begun(), played.question(0)
+    good = receipt(question)
+    for why, other in OTHERS.items():
+        assert ended(played, part, receipt(question, **other)).status_code == 422, why
+    for other in unsigned(good):
+        problem(ended(played, part, other), 422, "invalid")
+    assert played.state() == ("claimed", [("accepted", None)] * 2)
+    assert ended(played, part, good).status_code == 204
+    newest = played.analyst.get("/v1/jobs").json()["jobs"][0]["id"]
+    shown = played.analyst.get(f"/v1/jobs/{newest}").json()["sites"][0]["receipt"]
+    assert shown["statement"]["hub_job"] == part
+    assert shown["signature"] == good["signature"]
+
+
+def test_a_receipt_is_used_once(played: Played) -> None:
+    """A question that is asked again has the same plan, and needs a receipt of its own."""
+    (first, _), question = played.begun(), played.question(0)
+    assert ended(played, first, receipt(question)).status_code == 204
+    played.decide(1, "refuse")
+    (second, _), again = played.begun(), played.question(0)
+    assert again["plan"] == question["plan"]
+    problem(ended(played, second, receipt(question)), 422, "invalid")
+    assert ended(played, second, receipt(again)).status_code == 204
+
+
+def test_the_longest_receipt_that_is_taken(played: Played) -> None:
+    (part, _), question = played.begun(), played.question(0)
+    bare = len(json.dumps(receipt(question, person="p"), separators=(",", ":")))
+    longest = LARGEST_RECEIPT - bare + 1
+    problem(ended(played, part, receipt(question, person="p" * (longest + 1))), 422, "invalid")
+    assert ended(played, part, receipt(question, person="p" * longest)).status_code == 204
+
+
+def test_a_question_on_one_dataset_has_the_receipt_of_its_answer(played: Played) -> None:
+    played.datasets = played.datasets[:1]
+    job = played.ask()
+    question = played.question(0)
+    assert played.decide(0).json()["state"] == "begun"
+    deep: Any = 0.0
+    for _ in range(500):
+        deep = [deep]
+    problem(ended(played, job, receipt(question), result={"point": deep}), 422, "invalid")
+    problem(ended(played, job, receipt(question), result=ANSWERED), 422, "invalid")
+    text = json.dumps(ANSWERED, separators=(",", ":"))
+    of_it = receipt(question, answer=hashlib.sha256(text.encode()).hexdigest())
+    assert ended(played, job, of_it, result=ANSWERED).status_code == 204
+
+
+def test_a_list_for_a_site_has_an_end_and_keeps_what_it_began_with(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest questions are listed until they are over, and then the next ones."""
+    jobs = [played.ask() for _ in range(3)]
+    everything = played.questions(0)
+    assert len(everything) == len(jobs)
+    monkeypatch.setattr(hub_of_sites, "LARGEST_LISTED", 2 * len(json.dumps(everything[0]["asked"])) + 50)
+    server = played.analyst.server
+    database = Database(server.database_url, signer=Signer(server.signing_key.read_bytes()))
+    with database.read() as session:
+        listed = hub_of_sites.questions(session, played.owners[0].id).questions
+    assert [each.job for each in listed] == [each["job"] for each in everything[:2]]
+    path = f"/v1/sites/questions/{everything[0]['job']}/decision"
+    assert played.owners[0].post(path, json={"decision": "refuse"}).status_code == 200
+    with database.read() as session:
+        listed = hub_of_sites.questions(session, played.owners[0].id).questions
+    assert [each.job for each in listed] == [each["job"] for each in everything[1:]]
+    database.close()
+
+
+def test_a_site_offers_so_many_datasets(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_of_sites, "MOST_OFFERED", 2)
+    server, owner = played.analyst.server, Principal("owner", played.owners[0].id)
+    database = Database(server.database_url, signer=Signer(server.signing_key.read_bytes()))
+    offered = OfferedDataset.model_validate({"n": 5, "schema": SPD3})
+
+    def offer(name: str) -> None:
+        database.run(lambda session: hub_of_sites.offer(session, owner, name, offered))
+
+    offer("ds_second")
+    offer("ds_second")
+    with pytest.raises(Invalid) as refused:
+        offer("ds_third")
+    assert "at most 2 datasets" in str(refused.value.detail)
+    database.close()
+
+
+def test_a_mark_is_short(played: Played) -> None:
+    problem(played.owners[0].get("/v1/sites/questions", params={"mark": "m" * 65}), 422, "invalid")
 
 
 def test_analysts_are_no_sites(played: Played) -> None:

@@ -20,10 +20,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from privest_service.sites.link import Hub, UnreachableError
+from privest_service.sites.schemas import SiteQuestions
 from testing.wire import Wire
 
 KEY = "pvo_that-only-the-hub-may-read"
 ASKED = "/v1/sites/questions"
+NONE = {"questions": [], "mark": ""}
 
 
 @dataclass
@@ -91,7 +93,7 @@ class TlsServer(HTTPServer):
                 seen.append((names["commonName"], self.headers["authorization"]))
                 self.send_response(200)
                 self.end_headers()
-                self.wfile.write(json.dumps({"questions": []}).encode())
+                self.wfile.write(json.dumps(NONE).encode())
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its parameter's name
                 pass
@@ -122,7 +124,7 @@ def hub(authority: Authority) -> Iterator[TlsServer]:
 def asked(to: Hub) -> object:
     link = to.link()
     try:
-        return link.asked("GET", ASKED)
+        return link.asked(SiteQuestions, "GET", ASKED).model_dump()
     finally:
         link.close()
 
@@ -131,7 +133,7 @@ def test_a_hub_is_believed_by_the_pinned_authority_and_sees_the_sites_certificat
     hub: TlsServer, authority: Authority
 ) -> None:
     own = authority.certificate("city-hospital")
-    assert asked(Hub(hub.url, KEY, str(authority.file), str(own))) == {"questions": []}
+    assert asked(Hub(hub.url, KEY, str(authority.file), str(own))) == NONE
     assert hub.callers == [("city-hospital", f"Bearer {KEY}")]
 
 
@@ -202,7 +204,7 @@ def test_a_proxy_leads_to_the_hub_and_reads_nothing(
     own = authority.certificate("site")
     to = Hub.through_proxies(hub.url, KEY, str(authority.file), str(own))
     monkeypatch.undo()  # a worker has no such environment: it is told
-    assert asked(Hub(**json.loads(to.as_json()))) == {"questions": []}
+    assert asked(Hub(**json.loads(to.as_json()))) == NONE
     assert proxy.led_to == [f"CONNECT 127.0.0.1:{hub.server_port}"]
     (wire,) = proxy.wires
     assert len(wire.all) > 1000

@@ -40,6 +40,9 @@ A connection may take 10 seconds and a read may be silent for 60 seconds. One re
 because the time limit of the worker ends a fetch that is too long.
 """
 
+_OVERHEAD = 2**20
+"""Bytes for heads and encryption, and for an answer that brings no object: a store's error is read whole."""
+
 _PIECE = 4 * 2**20
 
 
@@ -63,7 +66,7 @@ def fetch(connection: NewObjectStore, path: str, target: str, limit: int) -> For
 
     key, form = "/".join(parts_of(path)), format_of(path)
     options = _sorted(connection)
-    with OneHost(_proxies(options)) as way:
+    with OneHost(_proxies(options), limit + limit // 8 + _OVERHEAD) as way:
         # Each request on a connection of its own, as the way takes one for each.
         options.client.update({_PROXY: way.url, "pool_max_idle_per_host": "0"})
         # Without signatures no credentials are looked for: the first that is asked for is the store itself.
@@ -84,7 +87,7 @@ def put(connection: NewObjectStore, key: str, content: bytes) -> None:
     import obstore  # noqa: PLC0415 - in workers alone
 
     options = _sorted(connection)
-    with OneHost(_proxies(options)) as way:
+    with OneHost(_proxies(options), _OVERHEAD) as way:
         options.client.update({_PROXY: way.url, "pool_max_idle_per_host": "0"})
         with suppress(obstore.exceptions.BaseError, OSError, ValueError):
             obstore.head(_open(connection, options, signed=False), key)

@@ -32,14 +32,15 @@ class OneHost(ThreadingTCPServer):
     Args:
         proxies: by scheme, through which this one goes on, and under `no` the hosts for which it does not:
             as `urllib.request.getproxies_environment` tells them.
+        most: bytes of one answer, with all that encrypts and frames it, that the client is given.
     """
 
     daemon_threads = True
 
-    def __init__(self, proxies: Mapping[str, str]) -> None:
+    def __init__(self, proxies: Mapping[str, str], most: int) -> None:
         super().__init__(("127.0.0.1", 0), _Relay)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        self._proxies = dict(proxies)
+        self._proxies, self.most = dict(proxies), most
         self._noted: Place | None = None
         self._noting, self._met = True, False
         self._lock = Lock()
@@ -137,7 +138,7 @@ class _Relay(StreamRequestHandler):
                 other.sendall(head)
             else:
                 self._say(HTTPStatus.OK)
-            back = Thread(target=_pump, args=(other, self.connection), daemon=True)
+            back = Thread(target=_pump, args=(other, self.connection, self.server.most), daemon=True)
             back.start()
             if not one:
                 _pump(self.connection, other)
@@ -152,9 +153,12 @@ def _with(rest: bytes, header: bytes) -> bytes:
     return b"\r\n".join([version, header, headers])
 
 
-def _pump(source: socket.socket, target: socket.socket) -> None:
+def _pump(source: socket.socket, target: socket.socket, most: int | None = None) -> None:
+    """Pass on what one end sends until it ends, or has sent more than so many bytes."""
+    sent = 0
     with suppress(OSError):
-        while piece := source.recv(_PIECE):
+        while (most is None or sent <= most) and (piece := source.recv(_PIECE)):
             target.sendall(piece)
+            sent += len(piece)
     with suppress(OSError):
         target.shutdown(socket.SHUT_WR)
