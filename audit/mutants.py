@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from audit import books, estimates, floats, mechanisms, retold, samplers, sensitivity, served
-from audit.faulty import IN_TURN, JOINED, NAMED
+from audit.faulty import IGNORED, IN_TURN, JOINED, NAMED, OPEN
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
 from privest.estimators import federation
@@ -66,6 +66,7 @@ from privest.privacy.mechanisms import NoisySum, SampledSum, SubsampledRun, Subs
 from privest.privacy.noise import SystemNoise
 from privest.privacy.streams import Prefixes
 from privest_service.estimates import worker
+from privest_service.ledger import chain
 
 _ROOT = Path(__file__).parent.parent
 
@@ -910,6 +911,38 @@ def _of_books() -> Iterator[Mutant]:
     )
 
 
+# The interface and the chain of entries
+
+
+def _unhashed(field: str) -> Plant:
+    whole = chain.canonical_hash
+    return _put(chain, "canonical_hash", lambda content: whole({**content, field: ""}))
+
+
+def _of_interface() -> Iterator[Mutant]:
+    yield Mutant(
+        "fields-ignored",
+        "form fields and query parameters that are not known, ignored",
+        "tests/service/test_unknown_fields.py::"
+        "test_an_unknown_form_field_is_refused_by_name_beside_the_known_ones[rows-of-create_dataset]",
+        _put(served, "everywhere", (IGNORED,)),
+        quick=False,
+    )
+    yield Mutant(
+        "ledger-open",
+        "a route of the ledger without its check of the owner",
+        "tests/service/security/test_access.py::test_every_route_answers_each_caller_as_the_table_says",
+        _put(served, "everywhere", (OPEN,)),
+        quick=False,
+    )
+    yield Mutant(
+        "slack-unhashed",
+        "a hash of an entry that does not cover its slack",
+        "tests/service/ledger/test_ledger.py::test_the_verifier_sees[sqlite-slack]",
+        _unhashed("slack"),
+    )
+
+
 # The gate and the currency
 
 
@@ -1054,6 +1087,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *_of_streams(),
     *_of_decisions(),
     *_of_books(),
+    *_of_interface(),
     *_of_costs(),
 )
 

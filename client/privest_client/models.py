@@ -2808,6 +2808,9 @@ class NewUpload(Model):
     A form with a file of records.
     """
 
+    model_config = ConfigDict(
+        extra='forbid',
+    )
     file: Annotated[
         bytes,
         Field(
@@ -3635,6 +3638,9 @@ class FileForm(Model):
     A form with a file of records and a schema of them.
     """
 
+    model_config = ConfigDict(
+        extra='forbid',
+    )
     file: Annotated[
         bytes,
         Field(

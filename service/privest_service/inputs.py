@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from sys import float_info
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
 from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
@@ -18,9 +19,10 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from privest_service.problems import Fault, Invalid, NotFound
-from privest_service.validation import NO_JSON, ONE_LINE, faults_of
+from privest_service.validation import MOST_FAULTS, NO_JSON, ONE_LINE, faults_of, unknown
 
 T = TypeVar("T")
 
@@ -50,14 +52,20 @@ Id = Annotated[str, StringConstraints(max_length=40, pattern=r"^[!-~]*$")]
 
 
 def _written_out(text: Any) -> Any:
-    """Refuse a number, which would be taken for seconds since 1970: the interface says nothing of these."""
-    if isinstance(text, str) and not re.match(r"\d{4}-", text):
-        raise ValueError("must be a date with a time and a zone, such as 2026-11-24T12:00:00Z")
+    """Return a timestamp as ISO 8601 has it; a date alone is the beginning of that day in UTC.
+
+    Numbers are refused: the interface says nothing of seconds since 1970.
+    """
+    if isinstance(text, str):
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
+            return f"{text}T00:00:00Z"
+        if not re.match(r"\d{4}-", text):
+            raise ValueError("must be a date, or a date with a time and a zone, such as 2026-11-24T12:00:00Z")
     return text
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
-"""A moment in the query of an address."""
+"""A timestamp in a query string."""
 
 EXACT = 2**53 - 1
 """Largest whole number that JSON holds exactly. Keys are bound to the canonical form of JSON."""
@@ -153,6 +161,38 @@ def checked(validate: Callable[[Any], T], given: Any) -> T:
         return validate(given)
     except ValidationError as error:
         raise Invalid(faults=faults_of(error.errors(), given)) from None
+
+
+def names_of(fields: Mapping[str, FieldInfo]) -> dict[str, bool]:
+    """Return the names by which fields are sent, each with whether it may be sent several times."""
+
+    def repeats(hint: Any) -> bool:
+        return any(get_origin(part) is list for part in (hint, *get_args(hint)))
+
+    return {field.alias or name: repeats(field.annotation) for name, field in fields.items()}
+
+
+def require_known(sent: Iterable[str], known: Mapping[str, bool], what: str) -> None:
+    """Refuse names that no field has: to ignore one would be to do something else than was asked.
+
+    Args:
+        sent: the names, each as often as it was sent.
+        known: as `names_of` returns them.
+        what: kind of field, such as "form field".
+
+    Raises:
+        Invalid: a name is unknown, or was sent twice although one value counts.
+    """
+    listed = f"use {', '.join(sorted(known))}" if known else "this path takes none"
+    faults = [
+        Fault(location=name, rule="is given more than once")
+        if name in known
+        else Fault(location=unknown(name), rule=f"is not a known {what}: {listed}")
+        for name, times in Counter(sent).items()
+        if name not in known or (times > 1 and not known[name])
+    ]
+    if faults:
+        raise Invalid(faults=faults[:MOST_FAULTS])
 
 
 def validate_path_params(given: Mapping[str, str]) -> None:
