@@ -240,7 +240,9 @@ def create_app(settings: Settings | None) -> FastAPI:
     """The application; without settings only its interface, for openapi.yaml."""
 
     app = FastAPI(
-        title="Privest",
+        title="Privest API",  # of which generators name packages: `privest-client` is the name of ours
+        # A running service is the server of the document that it sends.
+        servers=None if settings else [{"url": "http://127.0.0.1:8000", "description": "`privest serve`"}],
         version=version("privest"),
         description=_DESCRIPTION,
         lifespan=partial(_running, settings),

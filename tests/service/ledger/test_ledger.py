@@ -368,3 +368,10 @@ def test_gdp_limits_are_the_largest_safe_ones(epsilon: float, exponent: float) -
 def test_budgets_that_are_none(make: Callable[[], Limits]) -> None:
     with pytest.raises((ValueError, ArithmeticError)):
         make()
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-30, 9e-18])
+def test_a_delta_that_is_too_small_for_gdp_is_refused_with_the_least_one(delta: float) -> None:
+    with pytest.raises(ValueError, match="delta must be at least 1e-17 in a gdp budget"):
+        Limits.of(1.0, delta, "gdp")
+    assert Limits.of(1.0, 1e-17, "gdp").delta == 10
