@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from privest_service.printable import is_printable
 from privest_service.problems import Fault, Invalid, NotFound
 from privest_service.validation import MOST_FAULTS, NO_JSON, ONE_LINE, faults_of, unknown
 
@@ -28,23 +29,29 @@ T = TypeVar("T")
 
 _DEEPEST = 8
 
-Name = Annotated[
+ColumnName = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=ONE_LINE),
 ]
+"""A name in a schema; `require_printable` checks new schemas, as older ones may have odd characters."""
+
+UNPRINTABLE = "must be of one line, without characters that nobody sees"
 
 
-def _visible(text: str) -> str:
-    """Return a text unless it has characters that nobody sees, as those that turn its direction around."""
-    if not text.isprintable():
-        raise ValueError("must be of one line, without characters that nobody sees")
+def _printable(text: str) -> str:
+    if not is_printable(text):
+        raise ValueError(UNPRINTABLE)
     return text
 
 
+Printable = AfterValidator(_printable)
+"""Refuses a text that cannot be shown as it is."""
+
+Name = Annotated[ColumnName, Printable]
+"""A name that a caller gives to something."""
+
 QuestionTag = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=100),
-    AfterValidator(_visible),
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100), Printable
 ]
 """A caller's own words on a question."""
 
@@ -193,6 +200,26 @@ def require_known(sent: Iterable[str], known: Mapping[str, bool], what: str) -> 
     ]
     if faults:
         raise Invalid(faults=faults[:MOST_FAULTS])
+
+
+def require_printable(given: Any, place: tuple[str, ...] = ()) -> None:
+    """Refuse a document in which a text cannot be shown as it is, as names of columns and categories are.
+
+    Args:
+        given: as JSON has it.
+        place: of the document in the request.
+
+    Raises:
+        Invalid: it has one; the fault has its place, and nothing of the text.
+    """
+    if isinstance(given, str) and not is_printable(given):
+        raise Invalid(faults=[Fault(location=".".join(place), rule=UNPRINTABLE)])
+    if isinstance(given, dict):
+        for name, part in cast("dict[str, Any]", given).items():
+            require_printable(part, (*place, name))
+    if isinstance(given, list):
+        for number, part in enumerate(cast("list[Any]", given)):
+            require_printable(part, (*place, str(number)))
 
 
 def validate_path_params(given: Mapping[str, str]) -> None:

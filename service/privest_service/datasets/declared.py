@@ -9,9 +9,9 @@ from privest.records import MOST_PLACES
 from privest.transforms import Transform
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout, string_form
-from privest_service.inputs import Input, Name
+from privest_service.inputs import ColumnName, Input
 
-Label = Name
+Label = ColumnName
 """Name of a column."""
 
 

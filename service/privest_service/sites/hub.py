@@ -22,6 +22,7 @@ from privest_service.datasets.models import Dataset
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.views import WITHOUT, read_answer
+from privest_service.inputs import require_printable
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job, JointRun, SiteAnswer, SitePart
 from privest_service.ledger import charges
@@ -78,7 +79,8 @@ def offer(session: Session, caller: Principal, at_site: str, offered: OfferedDat
     One that was withdrawn and is offered again is another dataset, with the caps of the former.
 
     Raises:
-        Invalid: it was offered with other public facts, which plans and charges rest on.
+        Invalid: it was offered with other public facts, which plans and charges rest on, or the schema has a
+            name that is not printable.
     """
     session.get_one(Owner, caller.id, with_for_update=True)
     schema = offered.declared.model_dump_json()
@@ -88,6 +90,7 @@ def offer(session: Session, caller: Principal, at_site: str, offered: OfferedDat
         if (former.n, former.dataset_schema) != (offered.n, schema):
             raise Invalid("It was offered with another schema or number of records. Withdraw that first.")
         return former
+    require_printable(offered.declared.model_dump(mode="json", by_alias=True), ("schema",))
     dataset_id = new_id("ds")
     dataset = Dataset(
         id=dataset_id,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, StringConstraints
 
 from privest_service.datasets.schemas import DatasetSchema
-from privest_service.inputs import Input, Name
+from privest_service.inputs import Input, Name, Printable
 from privest_service.ledger.receipts import Receipt
 from privest_service.validation import ONE_LINE
 
@@ -42,7 +42,7 @@ class SiteQuestions(BaseModel):
     mark: Annotated[str, Field(description="changes with what is listed: to be sent with the next call")]
 
 
-Reason = Annotated[str, StringConstraints(max_length=500, pattern=ONE_LINE)]
+Reason = Annotated[str, StringConstraints(max_length=500, pattern=ONE_LINE), Printable]
 
 
 class SiteDecision(Input):
