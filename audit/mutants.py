@@ -29,7 +29,7 @@ from distributed import Client
 from sqlalchemy import Connection
 
 from audit import books, estimates, floats, mechanisms, retold, samplers, sensitivity, served
-from audit.faulty import IN_TURN, JOINED, NAMED
+from audit.faulty import IGNORED, IN_TURN, JOINED, NAMED, OPEN
 from audit.lines import Finding, Line, Section
 from privest import memo
 from privest.arrays import Array, lengths
@@ -74,6 +74,7 @@ from privest_service.database import views
 from privest_service.estimates import worker
 from privest_service.estimates.cluster import attempt
 from privest_service.estimates.runners.dask import DaskRunners, RunLostError
+from privest_service.ledger import chain
 from privest_service.sites import hub, link
 from privest_service.workers.turns import Turns
 
@@ -993,6 +994,38 @@ def _of_books() -> Iterator[Mutant]:
     )
 
 
+# The interface and the chain of entries
+
+
+def _unhashed(field: str) -> Plant:
+    whole = chain.canonical_hash
+    return _put(chain, "canonical_hash", lambda content: whole({**content, field: ""}))
+
+
+def _of_interface() -> Iterator[Mutant]:
+    yield Mutant(
+        "fields-ignored",
+        "form fields and query parameters that are not known, ignored",
+        "tests/service/test_unknown_fields.py::"
+        "test_an_unknown_form_field_is_refused_by_name_beside_the_known_ones[rows-of-create_dataset]",
+        _put(served, "everywhere", (IGNORED,)),
+        quick=False,
+    )
+    yield Mutant(
+        "ledger-open",
+        "a route of the ledger without its check of the owner",
+        "tests/service/security/test_access.py::test_every_route_answers_each_caller_as_the_table_says",
+        _put(served, "everywhere", (OPEN,)),
+        quick=False,
+    )
+    yield Mutant(
+        "slack-unhashed",
+        "a hash of an entry that does not cover its slack",
+        "tests/service/ledger/test_ledger.py::test_the_verifier_sees[sqlite-slack]",
+        _unhashed("slack"),
+    )
+
+
 # The gate and the currency
 
 
@@ -1206,6 +1239,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *_of_streams(),
     *_of_decisions(),
     *_of_books(),
+    *_of_interface(),
     *_of_costs(),
     *_of_planning(),
     *_of_sites(),

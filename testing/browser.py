@@ -40,7 +40,8 @@ _SCREENS: dict[Viewport, dict[str, Any]] = {
 }
 _STATUS = re.compile(r"Failed to load resource: the server responded with a status of (\d{3})")
 _VIOLATIONS = """async () => {
-    const found = await axe.run(document, {resultTypes: ["violations"]});
+    const rules = {"target-size": {enabled: true}};  // of WCAG 2.2, which axe leaves out unless asked
+    const found = await axe.run(document, {resultTypes: ["violations"], rules});
     const targets = (nodes) => nodes.map(({target}) => target.flat().join(" "));
     return found.violations.map(({id, help, nodes}) => ({id, help, targets: targets(nodes)}));
 }"""

@@ -10,10 +10,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from privest_client.client import Client
 from privest_client.errors import InvalidRequest, PrivestError
 from privest_client.operations import KINDS
+from privest_client.reading import plain
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,15 +24,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         client = Client.from_env(progress=sys.stderr.isatty())
     except PrivestError as error:
-        print(error, file=sys.stderr)
+        _complain(error)
         return 2
     try:
         with client:
             _COMMANDS[given.command](client, given)
     except (PrivestError, OSError) as error:
-        print(error, file=sys.stderr)
+        _complain(error)
         return 1
     return 0
+
+
+def _complain(error: Exception) -> None:
+    print(*map(plain, str(error).splitlines()), sep="\n", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
 def _datasets(client: Client, _: argparse.Namespace) -> None:
     table = Table("id", "name", "kind", "records")
     for each in client.datasets.list():
-        table.add_row(each.id, each.name or "", each.kind, f"{each.n:,}")
+        cells = (each.id, each.name or "", each.kind, f"{each.n:,}")
+        table.add_row(*(Text(plain(cell)) for cell in cells))  # in a `Text` no markup is read
     Console().print(table)
 
 
@@ -93,7 +100,8 @@ def _plan(client: Client, given: argparse.Namespace) -> None:
 
 def _estimate(client: Client, given: argparse.Namespace) -> None:
     found = client.estimate(given.kind, *_asked(given), key=given.key, **_choices(given))
-    print(found.job.model_dump_json(include={"id", "estimate", "uncertainty", "privacy"}, indent=2))
+    told = found.job.model_dump_json(include={"id", "estimate", "uncertainty", "privacy"})
+    print(json.dumps(json.loads(told), indent=2))  # in ASCII: a terminal shows every character and obeys none
 
 
 def _asked(given: argparse.Namespace) -> tuple[Any]:

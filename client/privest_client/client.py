@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, cast
@@ -480,8 +480,8 @@ class Client(Estimates):
         state: Sequence[str] = (),
         dataset: Any = None,
         tag: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: date | None = None,
+        until: date | None = None,
     ) -> list[models.JobLine]:
         """Questions that the key's holder asked, newest first; `wait` has the answer of each by its id.
 
@@ -489,7 +489,7 @@ class Client(Estimates):
             state: one of these, as `committed`; by default any.
             dataset: that they are about, alone or with others.
             tag: that they were asked with.
-            since: asked then or later, with a time zone.
+            since: asked then or later: a datetime with a time zone, or a day, which begins in UTC.
             until: asked before then.
         """
         return self.run(operations.jobs(state, dataset, tag, since, until))
@@ -520,7 +520,7 @@ class Client(Estimates):
             kind: such as `grant.made`.
             actor: the id of whoever acted, or a role.
             text: in ids, names, details or reasons.
-            since: no earlier than: a datetime with a time zone, or one as text.
+            since: no earlier than: a datetime with a time zone, a day, or one as text.
             until: earlier than, likewise.
         """
         begin, end = (each and str(each) for each in (since, until))

@@ -2829,6 +2829,9 @@ class NewUpload(Model):
     A form with a file of records.
     """
 
+    model_config = ConfigDict(
+        extra='forbid',
+    )
     file: Annotated[
         bytes,
         Field(
@@ -3660,6 +3663,9 @@ class FileForm(Model):
     A form with a file of records and a schema of them.
     """
 
+    model_config = ConfigDict(
+        extra='forbid',
+    )
     file: Annotated[
         bytes,
         Field(

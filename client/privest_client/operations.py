@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date
 from math import inf
 from numbers import Real
 from typing import Any, TypeVar
@@ -493,7 +493,7 @@ def ask_all(questions: Sequence[Question], key: str | None) -> Conversation[list
 
 
 def jobs(
-    state: Sequence[str], dataset: Any, tag: str | None, since: datetime | None, until: datetime | None
+    state: Sequence[str], dataset: Any, tag: str | None, since: date | None, until: date | None
 ) -> Conversation[list[models.JobLine]]:
     """Questions that the caller asked, newest first, of all pages.
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import floor, isfinite, log10
 from typing import Any
+from unicodedata import category
 
 from pydantic import BaseModel
 
@@ -14,13 +15,20 @@ _MOST_ROWS, _FIRST_ROWS, _MOST_COLUMNS = 12, 11, 7
 """What is shown of a table, and of one with more rows; all of it is in `to_frame()`."""
 
 
+def plain(text: str) -> str:
+    """Return a text with an escape in place of each character that a terminal obeys, or that nobody sees."""
+    return "".join(
+        each if each.isprintable() or category(each) == "Zs" else f"\\u{ord(each):04x}" for each in text
+    )
+
+
 class Shown:
     """What is read by people: a title, a small table, and a few lines, in terminals and in notebooks."""
 
     def __repr__(self) -> str:
         head, *rows = self._grid()
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        lines = [self._title()]
+        lines = [plain(self._title())]
         for row in (head, *rows) if any(head) else ():
             cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
             lines.append(f"  {'  '.join(cells)}".rstrip())
@@ -37,7 +45,7 @@ class Shown:
         told += [
             f"<tr><th>{escape(name)}</th><td{wide}>{escape(text)}</td></tr>" for name, text in self._lines()
         ]
-        return f"<table><caption>{escape(self._title())}</caption>{''.join(told)}</table>"
+        return f"<table><caption>{escape(plain(self._title()))}</caption>{''.join(told)}</table>"
 
     def _grid(self) -> list[list[str]]:
         """The table as texts, its head first; of a large one the beginning."""
@@ -45,7 +53,7 @@ class Shown:
         columns = [[_text(value) for value in values] for values in cells.values()]
         rows = [list(row) for row in zip(*columns, strict=True)]
         return [
-            list(cells),
+            list(map(plain, cells)),
             *(rows if len(rows) <= _MOST_ROWS else [*rows[:_FIRST_ROWS], ["…"] * len(cells)]),
         ]
 
@@ -61,10 +69,11 @@ class Shown:
             )
             if count
         ]
-        return [
+        found = [
             *([("not shown", f"{' and '.join(left)}: .to_frame() has all")] if left else []),
             *self._said(),
         ]
+        return [(plain(name), plain(text)) for name, text in found]
 
     def _title(self) -> str:
         raise NotImplementedError
@@ -77,7 +86,7 @@ class Shown:
 
 
 def _text(value: str | float) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
+    return plain(value) if isinstance(value, str) else f"{value:.4g}"
 
 
 def brief(value: Any) -> str:

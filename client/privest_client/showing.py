@@ -22,7 +22,7 @@ from rich.prompt import Confirm
 from privest_client import models
 from privest_client.data import Schema, Upload
 from privest_client.errors import SchemaMismatch
-from privest_client.reading import Cells, Shown
+from privest_client.reading import Cells, Shown, plain
 from privest_client.tables import Column, ShownColumns
 
 _SHOWN = 12
@@ -39,7 +39,7 @@ _WORDS = {
 @contextmanager
 def progress_of_job(what: str, shown: bool) -> Iterator[Callable[[str], None]]:
     """A line that tells how far a job is and for how long it has been; outside terminals one a state."""
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
     with _bars(shown, *columns) as bars:
         task = bars.add_task(what, total=None)
         seen = set[str]()
@@ -57,14 +57,19 @@ def progress_of_job(what: str, shown: bool) -> Iterator[Callable[[str], None]]:
 @contextmanager
 def progress_of_upload(file: Upload, shown: bool) -> Iterator[Callable[[int], None]]:
     """A bar of bytes sent; then the service checks them."""
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TimeElapsedColumn(),
+    )
     with _bars(shown, *columns) as bars:
-        task = bars.add_task(f"uploading {file.name}", total=file.size)
+        task = bars.add_task(f"uploading {plain(file.name)}", total=file.size)
 
         def sent(count: int) -> None:
             bars.advance(task, count)
             if bars.tasks[0].completed >= file.size:
-                bars.update(task, description=f"checking {file.name}")
+                bars.update(task, description=f"checking {plain(file.name)}")
 
         yield sent
 

@@ -68,6 +68,12 @@ from privest_service.telemetry import metrics, requests
 from privest_service.upload_errors import RefusedUploadError
 from privest_service.workers.service import Workers
 
+_TITLE = "Privest API"
+"""Generators name packages after it: `privest-client` is the name of ours."""
+
+_SERVERS = [{"url": "http://127.0.0.1:8000", "description": "`privest serve`"}]
+"""Servers of openapi.yaml. The document that a running service sends is about that service."""
+
 _DESCRIPTION = """\
 Private statistical estimation, charged to the budget of whoever owns the data.
 
@@ -240,7 +246,8 @@ def create_app(settings: Settings | None) -> FastAPI:
     """The application; without settings only its interface, for openapi.yaml."""
 
     app = FastAPI(
-        title="Privest",
+        title=_TITLE,
+        servers=None if settings else _SERVERS,
         version=version("privest"),
         description=_DESCRIPTION,
         lifespan=partial(_running, settings),

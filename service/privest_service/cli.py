@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
+from privest_service.printable import escaped
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"PRIVEST_{name} {rule_of(fault)}", file=sys.stderr)
         return 2
     except (ValueError, OSError) as error:
-        print(error, file=sys.stderr)
+        print(*map(escaped, str(error).splitlines()), sep="\n", file=sys.stderr)
         return 2
 
 
@@ -257,7 +259,7 @@ def _doctor() -> int:
     from privest_service.doctor import examine, report  # noqa: PLC0415
 
     found = examine(os.environ)
-    print(report(found))
+    print(*map(escaped, report(found).splitlines()), sep="\n")
     return int(any(each.state == "fix" for each in found))
 
 
@@ -275,7 +277,7 @@ def _restore(directory: Path, keys: list[str]) -> int:
 
     faults = restore(_settings(), directory, keys)
     for fault in faults:
-        print(fault)
+        print(escaped(fault))
     print(
         "Nothing was restored, because this ledger does not verify. Try another backup."
         if faults
@@ -297,7 +299,7 @@ def _leavers(listing: str, subject: str, token_file: Path | None, at_most: int |
     found = service.compare(database, listed)
     for words, people in (("left", found.left), ("returned", found.returned)):
         for person in people:
-            print(f"{words}: {person}")
+            print(escaped(f"{words}: {person}"))
     told = f"{len(found.left)} of {_count(found.known, 'known person', 'known people')} left"
     if at_most is not None and len(found.left) > at_most:
         raise ValueError(f"{told}, more than --at-most {at_most}. Nothing was changed. Is the list whole?")
@@ -351,9 +353,9 @@ def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[
             report = verify(lines(session), [settings.signer.public_key, *keys], published, receipts)
         database.close()
     for fault in report.faults:
-        print(fault)
+        print(escaped(fault))
     for each in report.unsealed:
-        print(f"no act tells {each}")
+        print(escaped(f"no act tells {each}"))
     print(
         f"{_count(report.accounts, 'account')}, {_count(report.entries, 'entry', 'entries')}, "
         f"{_count(report.acts, 'act')}, {_count(report.receipts, 'receipt')}: "

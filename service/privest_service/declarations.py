@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, create_model
 
 from privest.arrays import Array, NestedList
 from privest.options import Doc, Option, declared, undressed
-from privest_service.inputs import EXACT, Input, Name, Point
+from privest_service.inputs import EXACT, ColumnName, Input, Point
 
 
 def model(
@@ -101,7 +101,7 @@ def _part(hint: Any) -> Any:
     """The type of an option in a list: options of their own, or a name."""
     if is_dataclass(hint):
         return _inner(cast("type[Any]", hint))
-    return Name if hint is str else hint
+    return ColumnName if hint is str else hint
 
 
 def example_of_list(hint: Any) -> list[dict[str, Any]]:

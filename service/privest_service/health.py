@@ -11,11 +11,11 @@ from privest_service.jobs import service as jobs
 from privest_service.parts import running
 from privest_service.problems import DatabaseUnavailable, Forbidden, Unavailable, documented
 from privest_service.readiness import Readiness
-from privest_service.security.admission import Route
+from privest_service.security.admission import Route, Strict
 from privest_service.security.dependencies import ReadDep
 from privest_service.telemetry import metrics
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(tags=["operations"], route_class=Strict)
 
 
 class Health(BaseModel):
@@ -25,14 +25,17 @@ class Health(BaseModel):
 
 
 # Both probes in the event loop: all threads may be waiting for a database that hangs.
+# Some load balancers probe with HEAD, whose answers the server sends without their bodies.
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def healthz() -> Health:
     """The process is alive."""
     return Health()
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses=documented(Unavailable))
 async def readyz(readiness: Annotated[Readiness, running(Readiness)]) -> Health:
     """The process can answer queries: database and data directory take writes, and workers can be started."""

@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from sys import float_info
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
 from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
@@ -18,31 +19,39 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
+from privest_service.printable import is_printable
 from privest_service.problems import Fault, Invalid, NotFound
-from privest_service.validation import NO_JSON, ONE_LINE, faults_of
+from privest_service.validation import MOST_FAULTS, NO_JSON, ONE_LINE, faults_of, unknown
 
 T = TypeVar("T")
 
 _DEEPEST = 8
 
-Name = Annotated[
+ColumnName = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=ONE_LINE),
 ]
+"""A name in a schema; `require_printable` checks new schemas, as older ones may have odd characters."""
+
+UNPRINTABLE = "must be of one line, without characters that nobody sees"
 
 
-def _visible(text: str) -> str:
-    """Return a text unless it has characters that nobody sees, as those that turn its direction around."""
-    if not text.isprintable():
-        raise ValueError("must be of one line, without characters that nobody sees")
+def _printable(text: str) -> str:
+    if not is_printable(text):
+        raise ValueError(UNPRINTABLE)
     return text
 
 
+Printable = AfterValidator(_printable)
+"""Refuses a text that cannot be shown as it is."""
+
+Name = Annotated[ColumnName, Printable]
+"""A name that a caller gives to something."""
+
 QuestionTag = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=100),
-    AfterValidator(_visible),
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100), Printable
 ]
 """A caller's own words on a question."""
 
@@ -50,14 +59,20 @@ Id = Annotated[str, StringConstraints(max_length=40, pattern=r"^[!-~]*$")]
 
 
 def _written_out(text: Any) -> Any:
-    """Refuse a number, which would be taken for seconds since 1970: the interface says nothing of these."""
-    if isinstance(text, str) and not re.match(r"\d{4}-", text):
-        raise ValueError("must be a date with a time and a zone, such as 2026-11-24T12:00:00Z")
+    """Return a timestamp as ISO 8601 has it; a date alone is the beginning of that day in UTC.
+
+    Numbers are refused: the interface says nothing of seconds since 1970.
+    """
+    if isinstance(text, str):
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
+            return f"{text}T00:00:00Z"
+        if not re.match(r"\d{4}-", text):
+            raise ValueError("must be a date, or a date with a time and a zone, such as 2026-11-24T12:00:00Z")
     return text
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
-"""A moment in the query of an address."""
+"""A timestamp in a query string."""
 
 EXACT = 2**53 - 1
 """Largest whole number that JSON holds exactly. Keys are bound to the canonical form of JSON."""
@@ -153,6 +168,58 @@ def checked(validate: Callable[[Any], T], given: Any) -> T:
         return validate(given)
     except ValidationError as error:
         raise Invalid(faults=faults_of(error.errors(), given)) from None
+
+
+def names_of(fields: Mapping[str, FieldInfo]) -> dict[str, bool]:
+    """Return the names by which fields are sent, each with whether it may be sent several times."""
+
+    def repeats(hint: Any) -> bool:
+        return any(get_origin(part) is list for part in (hint, *get_args(hint)))
+
+    return {field.alias or name: repeats(field.annotation) for name, field in fields.items()}
+
+
+def require_known(sent: Iterable[str], known: Mapping[str, bool], what: str) -> None:
+    """Refuse names that no field has: to ignore one would be to do something else than was asked.
+
+    Args:
+        sent: the names, each as often as it was sent.
+        known: as `names_of` returns them.
+        what: kind of field, such as "form field".
+
+    Raises:
+        Invalid: a name is unknown, or was sent twice although one value counts.
+    """
+    listed = f"use {', '.join(sorted(known))}" if known else "this path takes none"
+    faults = [
+        Fault(location=name, rule="is given more than once")
+        if name in known
+        else Fault(location=unknown(name), rule=f"is not a known {what}: {listed}")
+        for name, times in Counter(sent).items()
+        if name not in known or (times > 1 and not known[name])
+    ]
+    if faults:
+        raise Invalid(faults=faults[:MOST_FAULTS])
+
+
+def require_printable(given: Any, place: tuple[str, ...] = ()) -> None:
+    """Refuse a document in which a text cannot be shown as it is, as names of columns and categories are.
+
+    Args:
+        given: as JSON has it.
+        place: of the document in the request.
+
+    Raises:
+        Invalid: it has one; the fault has its place, and nothing of the text.
+    """
+    if isinstance(given, str) and not is_printable(given):
+        raise Invalid(faults=[Fault(location=".".join(place), rule=UNPRINTABLE)])
+    if isinstance(given, dict):
+        for name, part in cast("dict[str, Any]", given).items():
+            require_printable(part, (*place, name))
+    if isinstance(given, list):
+        for number, part in enumerate(cast("list[Any]", given)):
+            require_printable(part, (*place, str(number)))
 
 
 def validate_path_params(given: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
 """What is wrong with a request, in plain words: fields and limits are named, and no submitted value is.
 
 A column of a schema is called by its name, where that can be printed. An unknown field is named too if it
-is spelled as fields are here, in short lower-case words. Any other name might be a value in its place.
+is spelled much as fields are here, in short lower-case words. Any other name might be a value in its place.
 """
 
 import re
@@ -62,8 +62,8 @@ _RULES = {
 
 _ONE_OF = "must be one of: "
 
-_SPELLED = re.compile(r"(?=.{1,40}$)[a-z]+(_[a-z]+)*")
-"""How fields are spelled: no digits, no capitals, no other signs."""
+_SPELLED = re.compile(r"(?=.{1,40}$)[a-z]+([_-][a-z]+)*")
+"""How fields are spelled, or nearly: lower-case words, with underscores or hyphens between them."""
 
 
 def faults_of_request(error: RequestValidationError) -> list[Fault]:

@@ -51,6 +51,15 @@ def test_a_generated_program_uploads_plans_asks_and_reads_a_refusal(
     assert spent["epsilon"] == 0.5
 
 
+def test_a_generated_package_is_not_called_as_our_own(tmp_path: Path) -> None:
+    """openapi-python-client names it after the title: installed, it must not replace `privest-client`."""
+    command = ("openapi-python-client", "generate", "--path", ROOT / "openapi.yaml", "--meta", "setup")
+    generators.run(*command, where=tmp_path)
+    (project,) = tmp_path.iterdir()
+    assert project.name == "privest-api-client"
+    assert (project / "privest_api_client" / "__init__.py").exists()
+
+
 def _spoil(document: Any) -> None:
     """Plant faults: a header not marked, unions that lose their members, two media of one path."""
     schemas, paths = document["components"]["schemas"], document["paths"]

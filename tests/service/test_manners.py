@@ -2,10 +2,15 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import yaml
+from pydantic import TypeAdapter
 
-from testing.server import Server
+from privest_service.inputs import Moment
+from testing import ROOT
+from testing.server import Server, problem
 
 
 @pytest.fixture
@@ -100,3 +105,34 @@ def test_pages_of_other_origins_may_not(open_server: Server, origin: str) -> Non
 def test_without_the_setting_no_page_may_call(server: Server) -> None:
     answer = server.admin.get("/v1/me", headers={"Origin": LAB})
     assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_the_probes_answer_head_without_a_body(server: Server) -> None:
+    for path in ("/healthz", "/readyz"):
+        answer = server.admin.request("HEAD", path)
+        assert (answer.status_code, answer.content) == (200, b"")
+        told = problem(server.admin.post(path), 405, "method-not-allowed")
+        assert told["detail"] == "Use one of GET, HEAD."
+
+
+def test_a_date_alone_is_the_beginning_of_that_day_in_utc(server: Server) -> None:
+    """Everywhere in the query strings of the interface where a timestamp may stand."""
+    owner = server.owner()
+    (made,) = [act for act in owner.get("/v1/acts").json()["acts"] if act["kind"] == "owner.created"]
+    document = yaml.load((ROOT / "openapi.yaml").read_text(), yaml.CSafeLoader)
+    taken = [
+        (path, each["name"])
+        for path, item in document["paths"].items()
+        for each in item.get("get", {}).get("parameters", ())
+        if each["in"] == "query" and "date-time" in str(each["schema"])
+    ]
+    assert len(taken) == 4
+    for path, name in taken:
+        assert owner.get(path, params={name: "2026-11-27"}).status_code == 200
+        for wrong in ("2026-11", "2026-11-31", "20261127", "2026-11-27T12:00", "1", "tomorrow"):
+            problem(owner.get(path, params={name: wrong}), 422, "invalid")
+    day = datetime.fromisoformat(made["at"]).astimezone(UTC).date()
+    for since, found in ((day, 1), (day + timedelta(days=1), 0)):
+        acts = owner.get("/v1/acts", params={"since": str(since), "kind": "owner.created"}).json()["acts"]
+        assert len(acts) == found
+    assert TypeAdapter(Moment).validate_python("2026-11-27") == datetime(2026, 11, 27, tzinfo=UTC)

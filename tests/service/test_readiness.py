@@ -74,6 +74,8 @@ def test_a_directory_and_a_file_that_cannot_be_written(start_server: Callable[..
     server = start_server(program=WITHOUT_ROOTS_RIGHTS)
     server.data_dir.chmod(0o500)
     becomes(server.url, "the data directory cannot be written")
+    head = httpx.head(f"{server.url}/readyz", verify=PLAIN, timeout=HANG_GUARD)
+    assert (head.status_code, head.content) == (503, b"")
     server.data_dir.chmod(0o700)
     becomes(server.url, None)
     stamp(server.database_url, "another")

@@ -9,14 +9,14 @@ from privest.records import MOST_PLACES
 from privest.transforms import Transform
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout, string_form
-from privest_service.inputs import Input, Name
+from privest_service.inputs import ColumnName, Input
 from privest_service.problems import Fault
 from privest_service.upload_errors import RefusedUploadError
 
 _SHOWN = 5
 """Faults that one refusal names."""
 
-Label = Name
+Label = ColumnName
 """Name of a column."""
 
 

@@ -30,7 +30,7 @@ from privest_service.datasets.schemas import SCHEMA, NewCap, NewGrant
 from privest_service.datasets.submissions import FileForm, NewHandle, NewUpload
 from privest_service.datasets.terms import Terms
 from privest_service.formats import Format, format_of_name
-from privest_service.inputs import checked, either_body, parsed
+from privest_service.inputs import checked, either_body, names_of, parsed, require_known
 from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.service import limits_of, owner_account
@@ -77,8 +77,11 @@ _FORMATS: dict[str, Format] = {
 
 _JSON = "application/json"
 
-_FIELDS = 8
-"""Most fields of the form in which a file comes."""
+_FIELDS = names_of(NewUpload.model_fields)
+"""The fields of the form in which a file comes."""
+
+_MOST_FIELDS = 20
+"""Most fields of a form that are read, known or not."""
 
 
 def _media_type(content_type: str | None) -> str:
@@ -181,7 +184,8 @@ def _told(database: Database, dataset: Dataset) -> DatasetView:
 async def _uploaded(request: Request, owner_id: str, registrar: Registrar, largest_body: int) -> Dataset:
     """The file that a request brings, as a dataset."""
     # What is no file is kept in memory.
-    async with request.form(max_files=1, max_fields=_FIELDS, max_part_size=largest_body) as form:
+    async with request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=largest_body) as form:
+        require_known([name for name, _ in form.multi_items()], _FIELDS, "form field")
         upload = checked(NewUpload.model_validate, dict(form))
         schema = checked(SCHEMA.validate_python, parsed(upload.declared, "schema"))
         return await registrar.register(

@@ -27,6 +27,7 @@ from privest_service.datasets.parsing import ROWS, UPLOAD, parse
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.datasets.store import Store
 from privest_service.formats import Format
+from privest_service.inputs import require_printable
 from privest_service.ledger import service as ledger
 from privest_service.limits import in_thread
 from privest_service.problems import (
@@ -177,9 +178,10 @@ class Registrar:
 
         Raises:
             DatasetInvalid: the source is refused, or its rows break a rule of the schema.
-            Invalid: the owner has no dataset that `rows_of` names.
+            Invalid: the owner has no dataset that `rows_of` names, or a name in the schema is not printable.
             TooLarge: the owner's datasets would take more than they may; or have no room, before any look.
         """
+        require_printable(schema.model_dump(mode="json", by_alias=True), ("schema",))
         dataset_id = new_id("ds")
         lineage = await in_thread(self._lineage, owner_id, rows_of) or dataset_id
         draft = Draft(dataset_id, owner_id, schema, lineage, name, ephemeral)

@@ -30,7 +30,7 @@ from privest_service.datasets.readers import Layout
 from privest_service.datasets.spaces import Space
 from privest_service.datasets.table_schema import TableSchema
 from privest_service.datasets.terms import Terms
-from privest_service.inputs import Input, Name, Point, like, limit_size
+from privest_service.inputs import Input, Name, Point, Printable, like, limit_size
 from privest_service.ledger.schemas import Delta, Epsilon
 from privest_service.ledger.units import Limits
 from privest_service.validation import ONE_LINE
@@ -298,6 +298,7 @@ class NewGrant(NewCap):
     purpose: Annotated[
         str | None,
         StringConstraints(strip_whitespace=True, min_length=1, max_length=500, pattern=ONE_LINE),
+        Printable,
         Field(description="what the analyst may ask for, in your words; shown beside each question"),
     ] = None
     kinds: Annotated[

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 from fastapi import UploadFile
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.inputs import Id, Input, Name
@@ -29,6 +29,8 @@ _HEADER = "of csv: whether the first line names the columns; needed where it hol
 
 class NewUpload(BaseModel):
     """A form with a file of records."""
+
+    model_config = ConfigDict(extra="forbid")
 
     file: Annotated[
         UploadFile,

@@ -141,7 +141,7 @@ class Answer:
 
 def main() -> int:
     """Tell the story on services of its own; returns the exit status."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     progress = Progress(
         SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console
     )

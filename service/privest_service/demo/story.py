@@ -22,7 +22,7 @@ BUDGET = {"epsilon": 4.0, "delta": 1e-3, "composition": "gdp"}
 
 def main() -> int:
     """Tell the story on a service of its own; returns the exit status."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     progress = Progress(
         SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console
     )

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model
 
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.estimates.site_view import MayLeave, SiteView
-from privest_service.inputs import Id, Input, Name, QuestionTag, like
+from privest_service.inputs import ColumnName, Id, Input, QuestionTag, like
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Amount, Delta
 
@@ -68,7 +68,7 @@ class Accuracy(Input):
         float | None, Field(gt=0, description="`expected_error.unfavourable`, at most this")
     ] = None
     columns: Annotated[
-        dict[Name, Annotated[float, Field(gt=0)]] | None,
+        dict[ColumnName, Annotated[float, Field(gt=0)]] | None,
         Field(
             min_length=1,
             description="of means of a table: by column, half the length of its interval of 95 %, in the "
@@ -203,7 +203,7 @@ class EstimateRequest(Input):
     may_leave: MayLeave = 0
 
 
-_Columns = Annotated[list[Name], Field(min_length=1, max_length=2_000)]
+_Columns = Annotated[list[ColumnName], Field(min_length=1, max_length=2_000)]
 
 
 class ColumnsRequest(EstimateRequest):
@@ -219,7 +219,7 @@ class LabelRequest(EstimateRequest):
     """A request that names a label and features of a table."""
 
     label: Annotated[
-        Name | None,
+        ColumnName | None,
         Field(description="of a table: a column of categories, or a boolean one", exclude_if=_is_none),
     ] = None
     features: Annotated[

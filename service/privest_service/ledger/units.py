@@ -133,8 +133,9 @@ class Limits:
             return cls("basic", *units, 0, 0)
         slack = units[1] // _SLACK_SHARE
         if slack == 0:
+            least = f"{_SLACK_SHARE / PROBABILITY:g}"
             raise ValueError(
-                "delta must be above 0 in a gdp budget: choose composition basic for a delta of 0"
+                f"delta must be at least {least} in a gdp budget: choose a larger one, or composition basic"
             )
         mu = mu_for(_below(units[0], EPSILON), _below(units[1] - slack, PROBABILITY)) if units[0] else 0.0
         mu_squared = min(floor(Fraction(mu) ** 2 * MU_SQUARED), _MOST - 1)

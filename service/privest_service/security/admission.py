@@ -11,11 +11,12 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
 from privest.memo import fresh_memo
 from privest_service.acts import Actor, acting
-from privest_service.inputs import from_json, validate_path_params
+from privest_service.inputs import from_json, names_of, require_known, validate_path_params
 from privest_service.limits import LONG, REQUESTS, UPLOADS, Limit, Limiter, in_thread
 from privest_service.problems import Invalid, Unauthenticated
 from privest_service.security.authentication import Authenticator
@@ -59,6 +60,34 @@ def _parts(dependant: Dependant) -> Iterator[Dependant]:
     yield dependant
     for each in dependant.dependencies:
         yield from _parts(each)
+
+
+def _query_names(dependant: Dependant) -> dict[str, bool]:
+    """Return the query parameters of an endpoint by name, each with whether it may be sent several times."""
+    found = dict[str, bool]()
+    for param in (param for part in _parts(dependant) for param in part.query_params):
+        model = param.field_info.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            found |= names_of(model.model_fields)
+        else:
+            found |= names_of({param.alias: param.field_info})
+    return found
+
+
+class Strict(APIRoute):
+    """A route that refuses query parameters which its endpoint does not declare."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return FastAPI's handler, called once the names in the query string are known ones."""
+        handle, known = super().get_route_handler(), _query_names(self.dependant)
+
+        async def route(request: Request) -> Response:
+            if request.scope["query_string"]:
+                sent = (name for name, _ in request.query_params.multi_items())
+                require_known(sent, known, "query parameter")
+            return await handle(request)
+
+        return route
 
 
 def _in_its_share(endpoint: Callable[..., Any]) -> Callable[..., Any]:
@@ -161,7 +190,7 @@ def _nobody() -> Unauthenticated:
     return Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
 
 
-class Route(Admitting):
+class Route(Strict, Admitting):
     """A route of the interface, for whoever has a key or a token."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **given: Any) -> None:

@@ -22,6 +22,7 @@ from privest_service.datasets.models import Dataset
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.views import WITHOUT, read_answer
+from privest_service.inputs import require_printable
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job, JointRun, SiteAnswer, SitePart
 from privest_service.ledger import charges
@@ -88,8 +89,8 @@ def offer(session: Session, caller: Principal, at_site: str, offered: OfferedDat
     One that was withdrawn and is offered again is another dataset, with the caps of the former.
 
     Raises:
-        Invalid: it was offered with other public facts, which plans and charges rest on, or the site offers
-            as many datasets as one may.
+        Invalid: it was offered with other public facts, which plans and charges rest on, the schema has a name
+            that is not printable, or the site offers as many datasets as one may.
     """
     session.get_one(Owner, caller.id, with_for_update=True)
     schema = offered.declared.model_dump_json()
@@ -104,6 +105,7 @@ def offer(session: Session, caller: Principal, at_site: str, offered: OfferedDat
     )
     if (session.scalar(offers) or 0) >= MOST_OFFERED:
         raise Invalid(f"A site offers at most {MOST_OFFERED:,} datasets. Withdraw one that is not needed.")
+    require_printable(offered.declared.model_dump(mode="json", by_alias=True), ("schema",))
     dataset_id = new_id("ds")
     dataset = Dataset(
         id=dataset_id,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
 from privest_service.datasets.schemas import DatasetSchema
-from privest_service.inputs import Id, Input, Name
+from privest_service.inputs import Id, Input, Name, Printable
 from privest_service.ledger.receipts import Receipt
 from privest_service.validation import ONE_LINE
 
@@ -83,7 +83,7 @@ class KnownDatasets(BaseModel):
     next: Annotated[str, StringConstraints(max_length=500)] | None
 
 
-Reason = Annotated[str, StringConstraints(max_length=500, pattern=ONE_LINE)]
+Reason = Annotated[str, StringConstraints(max_length=500, pattern=ONE_LINE), Printable]
 
 
 class SiteDecision(Input):

@@ -50,9 +50,7 @@ def test_nothing_keeps_people_out_of_any_page(
     visitor.sign_in(anna.owner.key)
     for path, status in [*all_pages(anna), ("/report", 200)]:
         assert visitor.open(f"/dashboard{path}").status == status
-        visitor.page.locator("details.help").evaluate_all(OPENED)
-        visitor.check_accessibility()
-        _fits(visitor.page)
+        _looked_at(visitor)
 
 
 @on_both
@@ -61,8 +59,7 @@ def test_nor_of_the_administrators(anna: Hospital, visit: Visit, scheme: str, vi
     visitor.enter(ADMIN_KEY)
     for path in admin_pages(anna):
         assert visitor.open(f"/dashboard{path}").status == 200
-        visitor.check_accessibility()
-        _fits(visitor.page)
+        _looked_at(visitor)
 
 
 @on_both
@@ -71,9 +68,26 @@ def test_nor_of_an_analysts(anna: Hospital, visit: Visit, scheme: str, viewport:
     visitor.enter(anna.analysts[0].key)
     for path in analyst_pages(anna):
         assert visitor.open(f"/dashboard{path}").status == 200
-        visitor.page.locator("details").evaluate_all(OPENED)
+        _looked_at(visitor)
+
+
+@on_both
+def test_nor_of_a_list_of_channels(site: Server, visit: Visit, scheme: str, viewport: str) -> None:
+    owner, visitor = owner_called(site, "With channels"), visit(site, scheme=scheme, viewport=viewport)
+    for name in ("first", "second"):
+        quiet = {"kind": "file", "name": name, "events": ["budget.renewed"]}
+        assert owner.post(f"/v1/owners/{owner.id}/channels", json=quiet).status_code == 201
+    visitor.enter(owner.key)
+    visitor.open("/dashboard/notices")
+    _looked_at(visitor)
+
+
+def _looked_at(visitor: Visitor) -> None:
+    """Check a page as it comes, and with all that can be opened."""
+    for _ in range(2):
         visitor.check_accessibility()
         _fits(visitor.page)
+        visitor.page.locator("details").evaluate_all(OPENED)
 
 
 def _fits(page: Page) -> None:

@@ -220,15 +220,15 @@ def server_browser(server: Server) -> Any:
 
 def test_a_role_that_may_make_nothing_is_told_so(roles: Roles, tmp_path: Path) -> None:
     settings = {"database_url": roles.running}
-    for command in ("serve", "migrate"):
-        done = privest(tmp_path, command, **settings)
+    for command in (["serve", "--port", "0"], ["migrate"]):
+        done = privest(tmp_path, *command, **settings)
         assert done.returncode == 2
         assert "PRIVEST_MIGRATION_URL" in done.stderr
     # Tables of before, made under another role: it may not even look.
     database = Database(roles.making)
     migrate(database)
     database.close()
-    done = privest(tmp_path, "serve", **settings)
+    done = privest(tmp_path, "serve", "--port", "0", **settings)
     assert done.returncode == 2
     assert "PRIVEST_MIGRATION_URL" in done.stderr
     nobody = make_url(roles.running).set(username="nobody_at_all").render_as_string(hide_password=False)

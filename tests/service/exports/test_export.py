@@ -170,12 +170,32 @@ def other_mechanism(rows: Rows) -> None:
     mechanism["content"] = mechanism["content"].replace('"clip":', '"clip":1')
 
 
+FORGED_FIELDS: dict[str, tuple[Any, str]] = {
+    "account": (10**6, "which is not there"),
+    "seq": (99, "entry 99 was changed"),
+    "kind": ("void", "was changed"),
+    "job": ("job_x", "was changed"),
+    "mechanism": ("0" * 64, "was changed"),
+    "epsilon": (1, "was changed"),
+    "delta": (1, "was changed"),
+    "mu_squared": (1, "was changed"),
+    "slack": (1, "was changed"),
+    "epsilon_spent": (1, "does not bear the sums"),
+    "delta_spent": (1, "does not bear the sums"),
+    "mu_squared_spent": (1, "does not bear the sums"),
+    "slack_spent": (1, "does not bear the sums"),
+    "queries": (9, "does not bear the sums"),
+    "at": ("2020-01-01T00:00:00Z", "was changed"),
+    "prev": ("0" * 64, "was changed"),
+    "hash": ("0" * 64, "was changed"),
+    "signer": (SIGNER.id, "a key that was not given"),
+    "signature": ("A" * 86 + "==", "no true signature"),
+}
+"""A false value of each field of an entry, and what the verifier reports."""
+
 FORGERIES: dict[str, tuple[Callable[[Rows], object], str]] = {
-    "amount": (changed("mu_squared", 1), "was changed"),
-    "moment": (changed("at", "2020-01-01T00:00:00Z"), "was changed"),
-    "job": (changed("job", "job_x"), "was changed"),
-    "signature": (changed("signature", "A" * 86 + "=="), "no true signature"),
-    "signer": (changed("signer", SIGNER.id), "a key that was not given"),
+    field: (changed(field, value), words) for field, (value, words) in FORGED_FIELDS.items()
+} | {
     "removed": (lambda rows: rows.remove(entry(rows)), "does not follow"),
     "inserted": (lambda rows: rows.insert(rows.index(entry(rows)), dict(entry(rows))), "does not follow"),
     "reordered": (reordered, "does not follow"),
@@ -215,6 +235,10 @@ def of_kind(rows: Rows, kind: str) -> dict[str, Any]:
 
 def cut_to(rows: Rows, kept: Rows) -> None:
     rows[:] = kept
+
+
+def test_every_field_of_an_entry_is_forged_below() -> None:
+    assert FORGED_FIELDS.keys() == EntryLine.model_fields.keys() - {"type"}
 
 
 @of_one_database
