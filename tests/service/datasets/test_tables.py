@@ -416,6 +416,8 @@ def test_lines_may_end_with_a_delimiter_and_the_header_need_not(tmp_path: Path) 
     for header, end in (("", ","), (",", ""), (",,", ","), ("", ",,,")):
         text = f"age,x,sex{header}\n35,2,f{end}\n\n66,3,m{end}\n"
         np.testing.assert_array_equal(taken(tmp_path, text.encode(), "csv", one("number"))[1], [[2], [3]])
+    unnamed = b"age,x,\n35,2,note\n66,3,\n"
+    np.testing.assert_array_equal(taken(tmp_path, unnamed, "csv", one("number"))[1], [[2], [3]])
     shifted = b"age,x,sex\n35,2,f,\n66,3,m,extra\n"
     assert refused(tmp_path, shifted, "csv", one("number")) == [
         (None, None, "has 4 cells in line 3, and 3 columns in its header")

@@ -82,7 +82,7 @@ class Dialect:
         encoding: of its bytes.
         delimiter: between cells.
         first: cells of the first line with anything on it, as many as each line has.
-        named: how many of them there are without blank ones at their end.
+        written: how many of them the file has; blank ones follow.
         blank: lines before it.
         odd: whether the number of quotes is, so that one may be left open.
     """
@@ -90,7 +90,7 @@ class Dialect:
     encoding: str
     delimiter: str
     first: list[str]
-    named: int
+    written: int
     blank: int
     odd: bool
 
@@ -114,13 +114,13 @@ def dialect_of(source: Path, layout: Layout) -> Dialect:
             raise refusal("has a first line that is too long for the number of columns in the schema")
         delimiter, first = _split(line, layout)
         second = _next_record(file, delimiter, longest)
-    named = _without_blanks(first)
     width = len(first)
-    if second and named <= len(second) and _without_blanks(second) <= width:
+    if second and named_cells(first) <= len(second) and named_cells(second) <= width:
         width = len(second)
-    first = [*first[:width], *[""] * (width - len(first))]
+    written = min(width, len(first))
+    first = [*first[:width], *[""] * (width - written)]
     name = "utf-8" if encoding == "utf-8-sig" else encoding
-    return Dialect(name, delimiter, first, named, blank, quotes % 2 > 0)
+    return Dialect(name, delimiter, first, written, blank, quotes % 2 > 0)
 
 
 def _split(line: str, layout: Layout) -> tuple[str, list[str]]:
@@ -138,7 +138,7 @@ def _split(line: str, layout: Layout) -> tuple[str, list[str]]:
     def fit(delimiter: str) -> tuple[int, bool]:
         known = len(wanted & {name.strip() for name in found[delimiter]})
         columns = layout.width + (layout.unit is not None)
-        return known, layout.names is None and _without_blanks(found[delimiter]) == columns
+        return known, layout.names is None and named_cells(found[delimiter]) == columns
 
     best = max(found, key=fit)
     return best, found[best]
@@ -154,7 +154,7 @@ def _next_record(file: TextIO, delimiter: str, longest: int) -> list[str]:
     return []
 
 
-def _without_blanks(cells: list[str]) -> int:
+def named_cells(cells: list[str]) -> int:
     """How many cells there are, without blank ones at their end."""
     return next((count for count in range(len(cells), 0, -1) if cells[count - 1].strip()), 0)
 
@@ -207,7 +207,7 @@ class Lines:
 
     def too_many(self, record: int, cells: int) -> RefusedUploadError:
         """The refusal of a record with another number of cells than the header has columns."""
-        columns = self._dialect.named
+        columns = self._dialect.written
         return refusal(f"has {cells} cells in line {self(record)}, and {columns} columns in its header")
 
     @property

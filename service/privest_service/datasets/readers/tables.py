@@ -13,7 +13,14 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from privest.arrays import Array
-from privest_service.datasets.readers.csv_files import PIECE, Dialect, Lines, dialect_of, require_blank
+from privest_service.datasets.readers.csv_files import (
+    PIECE,
+    Dialect,
+    Lines,
+    dialect_of,
+    named_cells,
+    require_blank,
+)
 from privest_service.datasets.readers.layout import Block, Layout, LineOf, Texts, block_of
 from privest_service.datasets.readers.marks import GAPS
 from privest_service.datasets.readers.room import Room
@@ -45,15 +52,15 @@ def read_csv(source: Path, layout: Layout) -> Generator[Block]:
             columns or too many, or something in it is no number.
     """
     dialect = dialect_of(source, layout)
-    first = dialect.first
+    first, named = dialect.first, named_cells(dialect.first)
     if not first:
         return
-    header = _has_header(first[: max(dialect.named, layout.width)], layout)
+    header = _has_header(first[: max(named, layout.width)], layout)
     lines = Lines(source, dialect, header=header)
     names = [f"{place}" for place in range(len(first))]
-    chosen, unit = layout.places(first[: dialect.named]) if layout.named else (list(range(len(first))), None)
-    surplus = names[dialect.named :] if layout.named else []
-    if not layout.named and dialect.named <= layout.width < len(first):  # lines that end with a comma
+    chosen, unit = layout.places(first[:named]) if layout.named else (list(range(len(first))), None)
+    surplus = names[dialect.written :]
+    if not layout.named and named <= layout.width < len(first):  # lines that end with a comma
         chosen, surplus = chosen[: layout.width], names[layout.width :]
     if len(chosen) != layout.width:
         raise refusal(f"must have {layout.width} columns", record=0)

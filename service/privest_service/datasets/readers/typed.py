@@ -101,7 +101,7 @@ def read_typed_csv(source: Path, layout: Layout) -> Generator[Block]:
         raise refusal("has no lines: its first is to name the columns")
     chosen, unit = layout.places(dialect.first)
     names = [f"{place}" for place in range(len(dialect.first))]
-    surplus = names[dialect.named :]
+    surplus = names[dialect.written :]
     wanted = [names[at] for at in (*chosen, *([unit] if unit is not None else [])) if at >= 0]
     start, lines = 0, Lines(source, dialect)
     if dialect.odd and (fault := lines.unreadable):
