@@ -157,7 +157,7 @@ def test_of_a_frame_the_day_at_the_place_counts_as_well(
 def test_categories_that_look_like_gaps_are_categories_where_they_are_declared(
     client: Client, owner: Caller, tmp_path: Path
 ) -> None:
-    """By both ways, from a file and from frames; in other columns the same words are gaps."""
+    """They are so by both ways, from a file and from frames; in other columns the same words are gaps."""
     words = ["NA", "None", "yes", "null"]
     content = "answer,age\n" + "".join(f"{word},{20 + at}\n" for at, word in enumerate(words)) + "yes,NA\n"
     (tmp_path / "a.csv").write_text(content)
