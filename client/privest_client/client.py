@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import TracebackType
@@ -37,7 +38,7 @@ from privest_client.showing import (
     progress_of_job,
     progress_of_upload,
 )
-from privest_client.tables import Column, Table, is_frame, table
+from privest_client.tables import Column, Table, is_frame, require_no_other, table
 
 T = TypeVar("T")
 
@@ -402,13 +403,15 @@ class Client(Estimates):
         """Register rows under a public schema.
 
         Args:
-            rows: a frame of pandas, polars or pyarrow, a `Table`, an array, or the path of a file. Without a
-                schema a csv or Parquet file is read as a frame, by the first of these that is installed.
+            rows: a frame of pandas, polars or pyarrow, a `Table`, an array, or the path of a file, which is
+                sent as it is and read by the service. Without a schema one is made of a csv or Parquet file
+                as of a frame; columns to drop are taken out before the rest is sent.
             schema: what everybody may know; without one it is made of a frame's names and dtypes, or of the
                 form of an array. It is shown, and to be confirmed.
             columns: of a frame without a schema, what its dtypes do not tell, by names of columns: `type`,
                 `low` and `high`, `categories`, `missing` (`refused`, `category` or `filled`) with `fill`, and
-                `format` of texts that are dates (`dd.mm.yyyy`, `mm/dd/yyyy` or `dd/mm/yyyy`).
+                `format` of texts that are dates (`dd.mm.yyyy`, `mm/dd/yyyy` or `dd/mm/yyyy`), and
+                `number_format` of texts that are numbers: how 1234.5 is written, as `1,234.5` or `$1,234.5`.
             drop: of a frame without a schema, names of columns that stay at home.
             values_are_public: of a frame without a schema, whether bounds, categories and gaps may be read
                 off the values, as everybody may know these anyway. Then nothing is to be confirmed.
@@ -432,12 +435,15 @@ class Client(Estimates):
                 other records than there are.
             Problem: the service refuses.
         """
-        if schema is None and header is None and data.is_table_file(rows):
-            rows = data.read_file(Path(rows))
+        require_no_other(rows)
+        path = Path(rows) if schema is None and header is None and data.is_table_file(rows) else None
+        if path is not None:
+            rows = data.read_file(path, columns, declared.get("unit"))
         if isinstance(rows, Table) or (schema is None and label is None and is_frame(rows)):
             if not isinstance(rows, Table):
                 unit = declared.pop("unit", None)
                 rows = table(rows, columns=columns, drop=drop, unit=unit, values_are_public=values_are_public)
+                rows = replace(rows, path=None if drop else path)
                 if values_are_public and not callable(confirm):
                     announced(rows)
                 else:

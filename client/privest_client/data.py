@@ -3,29 +3,23 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from privest_client.cells import DOUBTFUL, NUMBER, TRUTH, Column, is_gap
+from privest_client.csv_files import ENDINGS, columns_of, last_is_total
 from privest_client.errors import SchemaMismatch
-from privest_client.frames import csv_frame, parquet_frame
-from privest_client.tables import Table
+from privest_client.frames import framed, parquet_frame
+from privest_client.tables import Table, column_name, said_of_columns
 
 Schema = dict[str, Any]
 
-_MEDIA = {
-    ".npy": "application/x-npy",
-    ".npz": "application/x-npz",
-    ".csv": "text/csv",
-    ".parquet": "application/vnd.apache.parquet",
-    ".arrow": "application/vnd.apache.arrow.file",
-    ".feather": "application/vnd.apache.arrow.file",
-    ".ipc": "application/vnd.apache.arrow.file",
-    ".json": "application/json",
-}
+_ENDINGS = (*ENDINGS, ".parquet", ".npy", ".npz", ".arrow", ".feather", ".ipc", ".json")
+"""How names of files end that the service reads; `.gz` may follow."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +27,7 @@ class Upload:
     """A file on its way.
 
     Attributes:
-        name: with the ending that tells the format.
+        name: with the ending that tells the service its format.
         file: its content.
         size: bytes.
         header: whether the first line of a csv file names its columns; None where nobody said so.
@@ -45,11 +39,6 @@ class Upload:
     size: int
     header: bool | None = None
     records: int | None = None
-
-    @property
-    def media(self) -> str:
-        """The content type."""
-        return _MEDIA[Path(self.name).suffix]
 
 
 def infer(data: Any, *, label: str | None = None) -> Schema:
@@ -85,41 +74,79 @@ def infer(data: Any, *, label: str | None = None) -> Schema:
     )
 
 
+def ending_of(path: Path) -> str:
+    """How a file's name ends, in small letters, whether or not gzip packed it."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
 def is_table_file(data: Any) -> bool:
     """Whether data are the path of a file that `read_file` reads."""
-    return isinstance(data, str | Path) and Path(data).suffix in (".csv", ".parquet")
+    return isinstance(data, str | Path) and ending_of(Path(data)) in (*ENDINGS, ".parquet")
 
 
-def read_file(path: Path) -> Any:
-    """A csv or Parquet file as a frame of the first library that is installed.
+def read_file(path: Path, columns: Mapping[str, Column] | None, unit: Mapping[str, Any] | None) -> Any:
+    """A csv or Parquet file as a frame, of which a schema is made.
 
-    Of a csv file the encoding, the delimiter and a decimal comma are recognised as the service does: UTF-8 or
-    Western Windows, and the delimiter that its first line has most of.
+    Columns of a csv file are numbers or truth values where all their cells are, and else texts.
+
+    Args:
+        path: of the file.
+        columns: what is said of columns, by names. Those whose type or form is said stay texts.
+        unit: whose rows are one record. Its column stays a text, too.
 
     Raises:
         ImportError: no library of frames is installed.
         SchemaMismatch: it is no such file.
     """
     try:
-        if path.suffix == ".parquet":
+        if ending_of(path) == ".parquet":
             return parquet_frame(path)
-        content = path.read_bytes()
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            text = content.decode("cp1252")
-        if not (head := text.strip().partition("\n")[0]):
-            raise SchemaMismatch(f"{path.name} has no lines")
-        delimiter = max(",;\t|", key=head.count)
-        comma = delimiter != "," and _DECIMAL_COMMA.search(text) is not None
-        return csv_frame(text, delimiter, "," if comma else ".")
+        cells, last = columns_of(path)
     except (OSError, ImportError, SchemaMismatch):
         raise
     except Exception as error:  # of whatever library it is
-        raise SchemaMismatch(f"{path.name} is no whole {path.suffix[1:]} file: {error}") from None
+        raise SchemaMismatch(f"{path.name} is no whole {ending_of(path)[1:]} file: {error}") from None
+    declared, owner = said_of_columns(columns), unit and column_name(unit["column"])
+    if last_is_total([*cells.values()], declared):
+        raise SchemaMismatch(f"{path.name} ends with a row of totals in line {last}: delete it")
+    commas = any(map(_has_commas, cells.values()))
+    plain = {
+        name: texts if name == owner or _said_how(declared.get(name)) else typed(texts, commas=commas)
+        for name, texts in cells.items()
+    }
+    return framed(plain, None)
 
 
-_DECIMAL_COMMA = re.compile(r"(^|[;\t|])[+-]?\d*,\d+\r?($|[;\t|])", re.MULTILINE)
+def _said_how(said: Any) -> bool:
+    return isinstance(said, Mapping) and bool(said.keys() & {"type", "categories", "format", "number_format"})
+
+
+def _has_commas(texts: Sequence[str]) -> bool:
+    """Whether texts are numbers, of which at least one has a comma that can only be of decimals."""
+    known = [text for text in texts if not is_gap(text)]
+    return all(map(NUMBER.fullmatch, known)) and any(
+        "," in text and not DOUBTFUL.fullmatch(text) for text in known
+    )
+
+
+def typed(texts: Sequence[str], *, commas: bool) -> Sequence[Any]:
+    """Texts as numbers or truth values, with None for gaps, where all are; else as they are.
+
+    Args:
+        texts: cells of a column.
+        commas: whether the file has decimal commas, so that 1,234 is no thousand.
+    """
+    known = [text for text in texts if not is_gap(text)]
+    if not known:
+        return [None] * len(texts)
+    if all(text.lower() in TRUTH for text in known):
+        return [None if is_gap(text) else text.lower() == "true" for text in texts]
+    doubtful = not commas and any(map(DOUBTFUL.fullmatch, known))
+    if doubtful or not all(map(NUMBER.fullmatch, known)):
+        return texts
+    if all(re.fullmatch(r"[+-]?[0-9]{1,18}", text) for text in known):
+        return [None if is_gap(text) else int(text) for text in texts]
+    return [None if is_gap(text) else float(text.replace(",", ".")) for text in texts]
 
 
 def check(data: Any, schema: Schema) -> None:
@@ -163,15 +190,21 @@ def opened(data: Any, schema: Schema, header: bool | None = None) -> Upload:
     """
     if isinstance(data, str | Path):
         path = Path(data)
-        if path.suffix not in _MEDIA:
-            raise SchemaMismatch(f"{path.name}: the formats are {', '.join(_MEDIA)}")
+        if ending_of(path) not in _ENDINGS:
+            raise SchemaMismatch(
+                f"{path.name}: the service reads {', '.join(_ENDINGS)}; of other files pass a frame, such as "
+                "pandas.read_excel makes"
+            )
         return Upload(path.name, path.open("rb"), path.stat().st_size, header)
     if header is not None:
         raise SchemaMismatch("header is for the path of a csv file: of arrays and frames it is known")
     file = io.BytesIO()
     if isinstance(data, Table):
+        records = None if schema.get("unit") else len(data.frame)
+        if data.path is not None:
+            return replace(opened(data.path, schema), records=records)
         file.write(data.csv().encode())
-        return _whole(file, "rows.csv", None if schema.get("unit") else len(data.frame), header=True)
+        return _whole(file, "rows.csv", records, header=True)
     is_frame = hasattr(data, "columns") and (hasattr(data, "to_csv") or hasattr(data, "write_csv"))
     if is_frame:
         # Names of our own, one line of them whatever the frame calls its columns.

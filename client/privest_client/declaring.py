@@ -1,6 +1,6 @@
 """What is still to be said of a frame's columns, and what is said in a way that no schema has."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -8,9 +8,9 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from privest_client.cells import FORMATS, Column, number_of, read
+from privest_client.cells import FORMATS, Column, is_number_format, number_of, proposed_formats, read
 
-_PARTS = ("type", "low", "high", "categories", "missing", "fill", "format")
+_PARTS = ("type", "low", "high", "categories", "missing", "fill", "format", "number_format")
 _TYPES = ("number", "integer", "category", "boolean", "date")
 _MISSING = ("refused", "category", "filled")
 _OTHERS = {"min": "low", "max": "high", "values": "categories", "levels": "categories", "dtype": "type"}
@@ -58,6 +58,9 @@ def _misnamed(said: Mapping[str, Any]) -> Iterator[str]:
     for part, listed in (("type", _TYPES), ("missing", _MISSING), ("format", FORMATS)):
         if part in said and said[part] not in listed:
             yield f"{part} is one of {', '.join(listed)}, and not {said[part]!r}"
+    if "number_format" in said and not is_number_format(said["number_format"]):
+        given = said["number_format"]
+        yield f"number_format is how the file writes 1234.5, as '1,234.5' or '$1,234.5', and not {given!r}"
     known = said.get("categories", ())
     if isinstance(known, str) or not isinstance(known, Sequence):
         yield "categories is a list of all that there may be, as {'categories': ['no', 'yes']}"
@@ -86,8 +89,10 @@ def faults_of(values: nw.Series[Any], column: Column) -> Told:
         told = Told([f"its bounds are one value, {only}, which says nothing: drop it, or declare wider ones"])
     else:
         found = read(values, column)
-        beyond = ["its fill must be from low to high"] if _beyond(column) else []
-        told, gaps = Told(beyond, doubts=[*_doubts(found.strange, column, found.numbers)]), found.gaps
+        wrong = ["its fill must be from low to high"] if _beyond(column) else []
+        if values.dtype.is_numeric() and "number_format" in column:
+            wrong.append(f"its values are numbers already, of {values.dtype}: leave number_format out")
+        told, gaps = Told(wrong, doubts=[*_doubts(found.strange, column, found.numbers)]), found.gaps
     if gaps and (column.get("missing") or "refused") == "refused":
         told.faults.append(_of_gaps(gaps, column))
     return told
@@ -120,16 +125,26 @@ def _doubts(strange: Mapping[int, str], column: Column, numbers: Any) -> list[st
     if strange:
         words = {
             "category": "none of the categories",
-            "date": "no date in ISO form, as 2007-11-11 is, nor in a declared one,",
+            "date": "no date with the year first, as 2007-11-11 is, nor in a declared form,",
             "boolean": "neither true nor false",
         }
-        found.append(f"{words.get(column['type'], 'no number')} in {_rows(list(strange))}")
+        say = ""
+        if column["type"] in ("number", "integer"):
+            say = _formats_to_say(column["name"], strange.values())
+        what = words.get(column["type"], "no number")
+        found.append(f"{what} in {rows_at(list(strange))}" + (f": say {say}" if say else ""))
     if column["type"] == "integer" and len(broken := np.flatnonzero(numbers % 1 > 0)):
-        found.append(f"not whole in {_rows(broken.tolist())}: say {{'type': 'number'}}")
+        found.append(f"not whole in {rows_at(broken.tolist())}: say {{'type': 'number'}}")
     return found
 
 
-def _rows(places: Sequence[int]) -> str:
+def _formats_to_say(name: str, texts: Iterable[Any]) -> str:
+    """The number formats in which texts are numbers, as parts of a column; empty where there are none."""
+    return " or ".join(as_columns(name, number_format=sample) for sample in proposed_formats(texts))
+
+
+def rows_at(places: Sequence[int]) -> str:
+    """How many rows there are, and the first of them."""
     return f"{len(places)} row{'s' if len(places) > 1 else ''} (the first is row {places[0]}, counted from 0)"
 
 
@@ -137,10 +152,12 @@ def _asked(values: nw.Series[Any]) -> str:
     """What to say of a column whose type the dtype does not tell."""
     name = values.name
     if isinstance(values.dtype, nw.String | nw.Categorical):
+        if written := _formats_to_say(name, values.to_list()):
+            return f"numbers with separators or signs: say how they are written, as {written}, or drop it"
         listed = as_columns(name, categories=["…", "…"])
         return (
-            f"text: list what there may be, as {listed}, say {{'type': 'date'}} of ISO dates and "
-            f"{{'format': 'dd.mm.yyyy'}} of others ({', '.join(list(FORMATS)[1:])}), or drop it"
+            f"text: list what there may be, as {listed}, say {{'type': 'date'}} of dates with the year first "
+            f"and {{'format': 'dd.mm.yyyy'}} of others ({', '.join(list(FORMATS)[1:])}), or drop it"
         )
     if not isinstance(values.dtype, nw.Object):
         return f"no column of a table is of {values.dtype}: make numbers, texts or dates of it, or drop it"

@@ -1,6 +1,5 @@
 """Answers and rows as frames of whatever library is there."""
 
-import io
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,33 +12,6 @@ import numpy as np
 _KNOWN = ("pandas", "polars", "pyarrow")
 
 
-def csv_frame(text: str, delimiter: str, decimal: str) -> Any:
-    """The text of a csv file as a frame of pandas, polars or pyarrow, with texts for dates.
-
-    Raises:
-        ImportError: none of them is installed.
-    """
-    chosen, content = _library(None), io.BytesIO(text.encode())
-    if chosen == "pandas":
-        return import_module("pandas").read_csv(content, sep=delimiter, decimal=decimal)
-    if chosen == "polars":
-        return import_module("polars").read_csv(
-            content,
-            separator=delimiter,
-            decimal_comma=decimal == ",",
-            null_values=list(_GAPS),
-            infer_schema_length=None,
-        )
-    arrow: Any = import_module("pyarrow.csv")
-    return arrow.read_csv(
-        content,
-        parse_options=arrow.ParseOptions(delimiter=delimiter),
-        convert_options=arrow.ConvertOptions(
-            decimal_point=decimal, null_values=list(_GAPS), strings_can_be_null=True
-        ),
-    )
-
-
 def parquet_frame(path: Path) -> Any:
     """A Parquet file as a frame of pandas, polars or pyarrow.
 
@@ -48,11 +20,16 @@ def parquet_frame(path: Path) -> Any:
     """
     chosen = _library(None)
     module: Any = import_module("pyarrow.parquet" if chosen == "pyarrow" else chosen)
-    return module.read_table(path) if chosen == "pyarrow" else module.read_parquet(path)
-
-
-_GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none")
-"""Texts that pandas takes for gaps, for libraries that take none."""
+    if chosen != "pandas":
+        return module.read_table(path) if chosen == "pyarrow" else module.read_parquet(path)
+    frame = module.read_parquet(path)
+    if isinstance(frame.index, module.RangeIndex) and frame.index.name is None:
+        return frame
+    # A column of the file, which pandas wrote and takes for its index.
+    names = [
+        f"__index_level_{place}__" if name is None else name for place, name in enumerate(frame.index.names)
+    ]
+    return frame.reset_index(names=names)
 
 
 def _library(backend: str | None) -> str:

@@ -643,6 +643,19 @@ class ColumnMeanView(Model):
     kind: Annotated[Literal['mean', 'share'], Field(title='Kind')]
 
 
+class NumberFormat(RootModel[str]):
+    root: Annotated[
+        str,
+        Field(
+            pattern="^([^\\d\\s+\\-.,'’{}]{1,5} ?)?1[ ,.']?234[.,]5( ?[^\\d\\s+\\-.,'’{}]{1,5})?$",
+            title='Number Format',
+        ),
+    ]
+    """
+    how a file writes 1234.5 with thousands separators, % or a currency sign: 1,234.5 or 1.234,5 or $1,234.5 or 1234.5%. The sign is left out: 12.5% is 12.5
+    """
+
+
 class Categories1(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
@@ -665,7 +678,7 @@ class ColumnSchema(Model):
 
     Bounds belong to numbers, integers and dates, and bounds and fills that are dates are written as
     2007-11-11. `missing` says what a gap is: a fault, a category of its own, or the public value `fill`, with
-    an indicator beside it. Of a date with a time the day counts.
+    an indicator beside it. Of a date with a time the day counts as it is written, at the place.
     """
 
     model_config = ConfigDict(
@@ -684,7 +697,11 @@ class ColumnSchema(Model):
         Literal['dd.mm.yyyy', 'mm/dd/yyyy', 'dd/mm/yyyy'] | None, Field(title='Format')
     ] = None
     """
-    how a file writes dates that are not in ISO 8601, which is always taken
+    how a file writes dates that do not begin with the year, which are always taken
+    """
+    number_format: Annotated[NumberFormat | None, Field(title='Number Format')] = None
+    """
+    how a file writes 1234.5 with thousands separators, % or a currency sign: 1,234.5 or 1.234,5 or $1,234.5 or 1234.5%. The sign is left out: 12.5% is 12.5
     """
     low: Annotated[float | str | None, Field(title='Low')] = None
     """

@@ -31,7 +31,7 @@ from privest_client.errors import (
 )
 from privest_client.estimators import KINDS
 from privest_client.showing import Dataset
-from privest_client.tables import Table, column_name, is_frame, table
+from privest_client.tables import Column, Table, column_name, is_frame, table
 from privest_client.tables import named as named_frame
 
 _UNAPPROVED = {
@@ -131,7 +131,10 @@ def _asked_columns(frame: Any, choices: dict[str, Any]) -> Table:
     if choices.get("features") is not None and choices.get("label") is not None:
         named = [*choices["features"], choices["label"]]
     found = named_frame(frame).columns
-    return table(frame, drop=[] if named is None else [name for name in found if name not in named])
+    chosen = found if named is None else [name for name in found if name in named]
+    # Who names a column has said that it is wanted.
+    said: dict[str, Column] = {} if named is None else {name: {} for name in chosen}
+    return table(frame, columns=said, drop=[name for name in found if name not in chosen])
 
 
 def given(**choices: Any) -> dict[str, Any]:
@@ -372,7 +375,7 @@ def upload(
         SchemaMismatch: the service counted other records than there are.
         PrivestError: see `call`.
     """
-    file = (rows.name, Counted(rows.file, sent), rows.media)
+    file = (rows.name, Counted(rows.file, sent), "application/octet-stream")
     fields = {"schema": json.dumps(schema, default=_plain)} | ({} if name is None else {"name": name})
     if rows_of is not None:
         fields["rows_of"] = id_of(rows_of)

@@ -2,18 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from math import ceil, floor, isnan, log10
+from pathlib import Path
 from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
 
-from privest_client.cells import FORMATS, Column, category_text, date_of, day_number
+from privest_client.cells import FORMATS, Column, category_text, date_of, day_number, is_gap, proposed_formats
 from privest_client.cells import read as read_cells
-from privest_client.declaring import as_columns, between, faults_of, misdeclared
+from privest_client.csv_files import last_is_total
+from privest_client.declaring import as_columns, between, faults_of, misdeclared, rows_at
 from privest_client.errors import SchemaMismatch
 from privest_client.frames import framed
 from privest_client.reading import Cells, Shown, brief
@@ -65,11 +67,13 @@ class Table(ShownColumns):
         frame: the declared columns alone.
         schema: as the service takes it.
         read: what was read off the values, in words; empty unless their owner said that they are public.
+        path: of a file that has these columns and no others, and is sent as it is; None of frames.
     """
 
     frame: nw.DataFrame[Any]
     schema: dict[str, Any]
     read: Sequence[str] = field(default=())
+    path: Path | None = None
 
     @property
     def columns(self) -> list[Column]:
@@ -138,19 +142,20 @@ def table(
             all of them at once.
     """
     if not is_frame(frame):
-        raise SchemaMismatch(
-            f"a {type(frame).__name__} is no frame: pass one of pandas, polars or pyarrow, "
-            "as pandas.DataFrame(rows)"
-        )
+        raise SchemaMismatch(instead_of(frame) or _A_FRAME.format(type(frame).__name__))
     said = said_of_columns(columns)
     dropped = {column_name(name): None for name in ([drop] if isinstance(drop, str) else drop)}
-    whole, faults = named(frame), [*_faults_of_names(frame)]
+    whole, faults = named(frame), [*_faults_of_names(frame, dropped)]
     there = dict.fromkeys(whole.columns)  # which pandas makes anew whenever it is asked
     if (count := len(there.keys() - dropped)) > _MOST_COLUMNS:
         raise SchemaMismatch(f"{count:,} columns are more than the {_MOST_COLUMNS:,} of a table: drop some")
     faults += [f"the frame has no column {name!r}" for name in (*said, *dropped) if name not in there]
     keys = [column_name(unit["column"])] if unit else []
     kept = [name for name in there if name not in dropped]
+    if last_is_total([whole[name].tail(2).to_list() for name in there], said):
+        place = len(whole) - 1
+        faults.append(f"its last row, row {place} counted from 0, holds totals: leave it out, as frame[:-1]")
+    faults += [f"{key}: {each}" for key in keys if key in there for each in _unit_faults(whole[key])]
     found, doubts = list[Column](), list[str]()
     read: dict[str, list[str]] = {"bounds": [], "categories": [], "forms of dates": [], "gaps": []}
     for name in (name for name in kept if name not in keys):
@@ -158,6 +163,11 @@ def table(
             faults.append(f"{name}: {wrong}")
             continue
         declared = _declared(whole[name], said.get(name, {}))
+        if name not in said and is_index(whole[name]):
+            faults.append(
+                f"{name}: {_INDEX.format(as_columns(name, type='integer'), drop=[name], name=name)}"
+            )
+            continue
         column = _read(whole[name], declared) if values_are_public else declared
         told = faults_of(whole[name], column)
         faults += [f"{name}: {each}" for each in told.faults]
@@ -211,7 +221,10 @@ def _names(frame: Any) -> list[str]:
 
 
 def named(frame: Any) -> nw.DataFrame[Any]:
-    """A frame whose columns are called by texts; of columns of one name it has the first."""
+    """A frame whose columns are called by texts; of columns of one name it has the first.
+
+    Times of pandas in a zone are those on the clock there.
+    """
     names = _names(frame)
     first = dict[str, int]()
     for place, name in enumerate(names):
@@ -221,18 +234,87 @@ def named(frame: Any) -> nw.DataFrame[Any]:
         frame = frame.iloc[:, places] if hasattr(frame, "iloc") else frame.select(places)
     if list(getattr(frame, "column_names", frame.columns)) != [names[place] for place in places]:
         frame = frame.set_axis([names[place] for place in places], axis=1)  # only pandas has other names
+    if hasattr(frame, "iloc"):  # narwhals does not know all zones of pandas
+        zoned = {
+            name: frame[name].dt.tz_localize(None)
+            for name, dtype in frame.dtypes.items()
+            if getattr(dtype, "tz", None) is not None
+        }
+        frame = frame.assign(**zoned) if zoned else frame
     return nw.from_native(frame, eager_only=True)
 
 
-def _faults_of_names(frame: Any) -> Iterator[str]:
+_INDEX = (
+    "whole numbers that are all different, as an id or an index: leave it out with drop={drop!r}, say whose "
+    "rows are one record with unit={{'column': {name!r}, 'rows': 1}}, or declare it, as {0}"
+)
+_LEAST_IDS = 20
+"""Rows from which on different whole numbers are taken for ids, whatever their column is called."""
+
+_INDEX_NAME = re.compile(r"|id|index|rownames|row|level_\d+|unnamed: \d+|__index_level_\d+__", re.IGNORECASE)
+
+
+def is_index(values: nw.Series[Any]) -> bool:
+    """Whether values are whole numbers that are all different, as those of an id or of a frame's index."""
+    if not values.dtype.is_integer():
+        return False
+    n = len(values)
+    named = bool(_INDEX_NAME.fullmatch(values.name) or values.name.lower().endswith("_id"))
+    return (n >= _LEAST_IDS or (named and n > 1)) and not values.null_count() and values.n_unique() == n
+
+
+def _unit_faults(values: nw.Series[Any]) -> Iterator[str]:
+    """Words on rows of which nobody knows whose they are: all of them would be one record."""
+    if nameless := [place for place, value in enumerate(values.to_list()) if is_gap(value)]:
+        yield (
+            f"missing in {rows_at(nameless)}: write whose row each is, or leave these rows out, as all of "
+            "them would be one record"
+        )
+
+
+_A_FRAME = "a {} is no frame: pass one of pandas, polars or pyarrow, as pandas.DataFrame(rows)"
+
+
+def require_no_other(data: Any) -> None:
+    """Refuse data that are near to a frame or a file.
+
+    Raises:
+        SchemaMismatch: they are; it says what to pass in place of them.
+    """
+    if instead := instead_of(data):
+        raise SchemaMismatch(instead)
+
+
+def instead_of(data: Any) -> str:
+    """What to pass in place of data that are near to a frame or a file; empty for all others."""
+    kind = type(data).__name__
+    if nw.dependencies.is_into_series(data):
+        return f"a {kind} is one column and no frame: pass series.to_frame(), or a frame with the column"
+    if nw.dependencies.is_polars_lazyframe(data) or (hasattr(data, "collect") and not is_frame(data)):
+        return f"a {kind} holds no rows yet: pass frame.collect()"
+    if callable(getattr(data, "read", None)):
+        return (
+            f"a {kind} does not say its format: pass the path of a file, or a frame, as pandas.read_csv(file)"
+        )
+    if isinstance(data, Mapping) or (
+        isinstance(data, Sequence)
+        and not isinstance(data, str)
+        and len(data) > 0
+        and isinstance(data[0], Mapping)
+    ):
+        return _A_FRAME.format(kind if isinstance(data, Mapping) else f"{kind} of {type(data[0]).__name__}")
+    return ""
+
+
+def _faults_of_names(frame: Any, dropped: Container[str]) -> Iterator[str]:
     """Words on an index that holds data, and on names that are given twice, or that no column can have."""
     yield from _index_faults(frame)
     counts = Counter(_names(frame))
     yield from (f"{name!r}: {count} columns have this name" for name, count in counts.items() if count > 1)
     yield from (
-        f"{name!r}: rename it to 1 to 200 characters of one line"
+        f"{name!r}: rename it to 1 to 200 characters of one line, or leave it out with drop=[{name!r}]"
         for name in counts
-        if not _NAME.fullmatch(name)
+        if not _NAME.fullmatch(name) and name not in dropped
     )
     if not counts:
         yield "there are no columns"
@@ -265,6 +347,8 @@ def _declared(values: nw.Series[Any], said: Mapping[str, Any]) -> Column:
         column["type"] = "category"
     if "format" in said:
         column["type"] = "date"
+    if "number_format" in said and "type" not in said:
+        column["type"] = "number"
     column |= said
     if column.get("type") == "category" and len(categories):
         column.setdefault("categories", categories)
@@ -304,12 +388,16 @@ def _read(values: nw.Series[Any], column: Column) -> Column:
     """What is known of a column, with what its values tell beside it."""
     known = values.fill_nan(None).drop_nulls() if values.dtype.is_float() else values.drop_nulls()
     gaps, read = len(known) < len(values), dict(column)
-    if "type" not in read and isinstance(values.dtype, nw.String | nw.Categorical):
+    texts = list[str]()
+    if isinstance(values.dtype, nw.String | nw.Categorical):
         texts = [*map(str, known.unique().to_list())]
+        gaps |= any(is_gap(text) and text not in read.get("categories", ()) for text in texts)
+        texts = [text for text in texts if not is_gap(text)]
+    if "type" not in read and texts and not proposed_formats(texts):
         forms = _forms(texts)
-        if len(forms) == 1:
+        if len(forms) == 1:  # of several, the owner knows whether day or month is first
             read |= {"type": "date"} | ({"format": forms[0]} if forms[0] else {})
-        elif not forms and len(texts) <= _MOST_CATEGORIES:  # whether day or month is first, its owner knows
+        elif not forms and len(texts) <= _MOST_CATEGORIES and not _are_ids(texts, values):
             read |= {"type": "category", "categories": sorted(texts)}
     kind = read.get("type")
     if kind in ("number", "integer", "date") and len(known):
@@ -328,6 +416,11 @@ def _read(values: nw.Series[Any], column: Column) -> Column:
     elif gaps and kind:
         read.setdefault("missing", "category")
     return read
+
+
+def _are_ids(texts: Sequence[str], values: nw.Series[Any]) -> bool:
+    """Whether texts name single records, so that nobody would list them as categories."""
+    return len(texts) >= _LEAST_IDS and len(texts) == len(values)
 
 
 def _forms(texts: Sequence[str]) -> list[str | None]:

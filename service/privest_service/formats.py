@@ -9,6 +9,8 @@ _ENDINGS: dict[str, Format] = {
     ".npy": "npy",
     ".npz": "npz",
     ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".feather": "arrow",
@@ -18,5 +20,9 @@ _ENDINGS: dict[str, Format] = {
 
 
 def format_of_name(name: str) -> Format | None:
-    """The format that a file's name ends in."""
-    return _ENDINGS.get(PurePath(name.lower()).suffix)
+    """The format that a file's name ends in; `.gz` may follow, where gzip has packed the file."""
+    return _ENDINGS.get(PurePath(name.lower().removesuffix(".gz")).suffix)
+
+
+ENDINGS = (*_ENDINGS, ".gz")
+"""How names of files may end."""

@@ -180,7 +180,7 @@ def test_nothing_but_the_form_is_inferred() -> None:
         (ill(9), {"kind": "labelled", "features": ["age"], "label": "ill"}, "declare all classes"),
         (ill(9), {"kind": "labelled", "features": ["dose"], "label": "ill", "classes": ["0"]}, "'dose'"),
         (np.array(["a"]), {"kind": "points"}, "no array of numbers"),
-        ("rows.xlsx", VECTORS, "the formats are"),
+        ("rows.xlsx", VECTORS, "the service reads"),
     ],
     ids=str,
 )

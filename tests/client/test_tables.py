@@ -377,15 +377,15 @@ def test_a_path_is_read_as_a_frame_by_what_is_installed(
     monkeypatch.setattr(frames, "find_spec", lambda name: None if name in missing else name)
     (tmp_path / "a.csv").write_bytes("Größe;n;Ort\n1,5;1;Köln\n2,25;NA;Süd\n".encode("cp1252"))
     known: dict[str, Any] = {"n": {"missing": "filled", "fill": 0}, "Ort": {"categories": ["Köln", "Süd"]}}
-    made = table(read_file(tmp_path / "a.csv"), columns=known)
+    made = table(read_file(tmp_path / "a.csv", known, None), columns=known)
     assert [each["name"] for each in made.columns] == ["Größe", "n", "Ort"]
     assert [row["Größe"] for row in made.rows()] == [1.5, 2.25]
     assert [row["n"] for row in made.rows()] == [1, None]
     pl.DataFrame({"x": [1.0, 2.0]}).write_parquet(tmp_path / "a.parquet")
-    assert table(read_file(tmp_path / "a.parquet")).rows() == [{"x": 1.0}, {"x": 2.0}]
+    assert table(read_file(tmp_path / "a.parquet", None, None)).rows() == [{"x": 1.0}, {"x": 2.0}]
     (tmp_path / "empty.csv").write_text("\n")
     with pytest.raises(SchemaMismatch, match=r"empty\.csv has no lines"):
-        read_file(tmp_path / "empty.csv")
+        read_file(tmp_path / "empty.csv", None, None)
 
 
 def test_the_frame_is_not_changed() -> None:

@@ -11,6 +11,13 @@ import numpy as np
 from privest.arrays import Array, lengths
 from privest.options import Option, declared
 
+ROUNDING = 2.0**-20
+"""Largest relative deviation from a rule of a manifold that counts as rounding, about 1e-6.
+
+It is 16 times the rounding of float32 (2⁻²⁴), so that unit vectors, frames and symmetric matrices that were
+computed in float32 are accepted. `canonical` then makes them exact in float64.
+"""
+
 
 def public(field: str) -> str:
     """The public name of the parameter that a manifold stores in this field: `dim` for `size`."""

@@ -6,11 +6,8 @@ from typing import Annotated
 import numpy as np
 
 from privest.arrays import Array, one_by_one, transposed
-from privest.manifolds.base import Embedded
+from privest.manifolds.base import ROUNDING, Embedded
 from privest.options import Option
-
-_TOLERANCE = 1e-8
-"""Largest deviation of xᵀx from the identity that counts as rounding."""
 
 
 def svd(a: Array) -> tuple[Array, Array, Array]:
@@ -55,7 +52,7 @@ class Frames(Embedded):
         with np.errstate(over="ignore", invalid="ignore"):
             finite = np.isfinite(x).all(axis=(-1, -2))
             defect = np.abs(transposed(x) @ x - np.eye(self.rank)).max(axis=(-1, -2))
-            return np.select([~finite, ~(defect <= _TOLERANCE)], [1, 2], 0)
+            return np.select([~finite, ~(defect <= ROUNDING)], [1, 2], 0)
 
     def project(self, x: Array) -> Array:
         """The nearest frame: the orthogonal factor of the polar decomposition."""

@@ -6,11 +6,8 @@ from typing import Annotated
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.manifolds.base import Hyperbolic
+from privest.manifolds.base import ROUNDING, Hyperbolic
 from privest.options import Option
-
-_TOLERANCE = 1e-8
-"""Largest relative distance from the hyperboloid that counts as rounding."""
 
 _FUSED = 100.0
 """Largest time of a base point at which `log_sum` fuses the sum; the rounding error grows with its square."""
@@ -62,7 +59,7 @@ class Lorentz(Hyperbolic):
         with np.errstate(over="ignore", invalid="ignore"):
             finite = np.isfinite(x).all(axis=-1)
             time, above = x[..., 0], np.hypot(1.0, lengths(x[..., 1:]))
-            return np.select([~finite, ~(np.abs(time - above) < _TOLERANCE * above)], [1, 2], 0)
+            return np.select([~finite, ~(np.abs(time - above) < ROUNDING * above)], [1, 2], 0)
 
     def canonical(self, x: Array) -> Array:
         return self._lift(x[..., 1:])

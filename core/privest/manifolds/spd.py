@@ -10,11 +10,8 @@ import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates, one_by_one, transposed
 from privest.manifolds import matrix_logarithm
-from privest.manifolds.base import InCoordinates
+from privest.manifolds.base import ROUNDING, InCoordinates
 from privest.options import Option
-
-_SYMMETRY_TOLERANCE = 1e-10
-"""Largest asymmetry, relative to the largest entry, that counts as rounding."""
 
 _LOG_LIMIT = 690.0
 """Largest absolute logarithm of an eigenvalue. Its exponential fits into float64."""
@@ -154,7 +151,7 @@ class SPD(InCoordinates):
         scaled = x / np.where(size > 0, size, 1.0)[..., None, None]
         gap = np.abs(scaled - transposed(scaled)).max(axis=(-1, -2))
         definite = np.linalg.eigvalsh(symmetric(scaled))[..., 0] > 0
-        return np.select([~finite, gap > _SYMMETRY_TOLERANCE, ~definite], [1, 2, 3], 0)
+        return np.select([~finite, gap > ROUNDING, ~definite], [1, 2, 3], 0)
 
     def canonical(self, x: Array) -> Array:
         return symmetric(x)

@@ -7,11 +7,8 @@ from typing import Annotated
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.manifolds.base import Embedded
+from privest.manifolds.base import ROUNDING, Embedded
 from privest.options import Option
-
-_UNIT_TOLERANCE = 1e-8
-"""Largest deviation of a length from one that counts as rounding."""
 
 _TINY = 1e-300
 """Added to lengths before division. It changes only zero, at which it makes sin(x)/x and x/sin(x) one."""
@@ -72,7 +69,7 @@ class Sphere(Embedded):
         with np.errstate(over="ignore", invalid="ignore"):
             length = lengths(x)
             finite = np.isfinite(x).all(axis=-1)
-            return np.select([~finite, ~(np.abs(length - 1.0) <= _UNIT_TOLERANCE)], [1, 2], 0)
+            return np.select([~finite, ~(np.abs(length - 1.0) <= ROUNDING)], [1, 2], 0)
 
     def canonical(self, x: Array) -> Array:
         return x / _length(x)

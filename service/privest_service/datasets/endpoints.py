@@ -67,6 +67,7 @@ _REFUSED = documented(NotFound, DatasetInvalid, TooLarge, UnsupportedMediaType, 
 
 _FORMATS: dict[str, Format] = {
     "text/csv": "csv",
+    "text/tab-separated-values": "csv",
     "application/json": "json",
     "application/vnd.apache.arrow.file": "arrow",
     "application/vnd.apache.arrow.stream": "arrow",

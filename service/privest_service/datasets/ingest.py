@@ -141,9 +141,10 @@ def _checked(
         RefusedUploadError: rules are, at the end of all blocks or once there are many faults.
     """
     faults: list[Fault] = []
-    tally = Tally(intake.layout.columns or (), intake.layout.formats)
+    layout = intake.layout
+    tally = Tally(layout.columns or (), layout.formats, layout.number_formats)
     start = 0
-    step = max(1, _AT_ONCE // (8 * max(intake.layout.width, prod(intake.shape.record))))
+    step = max(1, _AT_ONCE // (8 * max(layout.width, prod(intake.shape.record))))
     for block in blocks:
         faults += block.faults
         if block.marked is not None:
@@ -153,7 +154,7 @@ def _checked(
             continue
         for at in range(0, len(block.rows), step):
             rows = block.rows[at : at + step]
-            if intake.layout.partial:
+            if layout.partial:
                 rows = intake.shape.canonical(rows)  # fingerprints know one NaN
             records = _records(rows, intake, start, faults)
             if not faults:

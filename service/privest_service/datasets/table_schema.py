@@ -14,6 +14,7 @@ from privest_service.datasets.declared import Category, Label, Unit, import_spec
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout
 from privest_service.datasets.readers.dates import DateFormat
+from privest_service.datasets.readers.numbers import NUMBER_FORMAT, NumberFormat
 from privest_service.inputs import Input, limit_size
 from privest_service.problems import Fault
 from privest_service.upload_errors import RefusedUploadError
@@ -33,7 +34,7 @@ class ColumnSchema(Input):
 
     Bounds belong to numbers, integers and dates, and bounds and fills that are dates are written as
     2007-11-11. `missing` says what a gap is: a fault, a category of its own, or the public value `fill`, with
-    an indicator beside it. Of a date with a time the day counts.
+    an indicator beside it. Of a date with a time the day counts as it is written, at the place.
     """
 
     name: Label
@@ -41,8 +42,17 @@ class ColumnSchema(Input):
     format: Annotated[
         DateFormat | None,
         Field(
-            description="how a file writes dates that are not in ISO 8601, which is always taken",
+            description="how a file writes dates that do not begin with the year, which are always taken",
             exclude_if=lambda given: given is None,  # so that what was declared before keeps its digest
+        ),
+    ] = None
+    number_format: Annotated[
+        str | None,
+        Field(
+            description="how a file writes 1234.5 with thousands separators, % or a currency sign: "
+            "1,234.5 or 1.234,5 or $1,234.5 or 1234.5%. The sign is left out: 12.5% is 12.5",
+            pattern=NUMBER_FORMAT,
+            exclude_if=lambda given: given is None,
         ),
     ] = None
     low: Annotated[Bound, Field(description="public lower bound: a number, or an ISO date")] = None
@@ -71,6 +81,10 @@ class ColumnSchema(Input):
             raise ValueError("categories must be given for the type category, and for no other")
         if self.format is not None and self.type != "date":
             raise ValueError("format belongs to dates")
+        if self.number_format is not None:
+            NumberFormat.of(self.number_format)
+            if self.type not in ("number", "integer"):
+                raise ValueError("number_format belongs to numbers and integers")
         known = self.categories or []
         if len(set(known)) < len(known):
             raise ValueError("categories must not list a value twice")
@@ -182,6 +196,12 @@ class TableSchema(Input):
         known = {column.name: column.values for column in shape.columns if not column.is_ordered}
         formats: dict[str, DateFormat] = {each.name: each.format for each in self.columns if each.format}
         layout = Layout(
-            (len(names),), names, known, unit_column(self.unit), columns=shape.columns, formats=formats
+            (len(names),),
+            names,
+            known,
+            unit_column(self.unit),
+            columns=shape.columns,
+            formats=formats,
+            number_formats={each.name: each.number_format for each in self.columns if each.number_format},
         )
         return import_spec(layout, shape, self.unit)

@@ -89,8 +89,8 @@ def offer(session: Session, caller: Principal, at_site: str, offered: OfferedDat
     One that was withdrawn and is offered again is another dataset, with the caps of the former.
 
     Raises:
-        Invalid: it was offered with other public facts, which plans and charges rest on, the schema has a name
-            that is not printable, or the site offers as many datasets as one may.
+        Invalid: it was offered with other public facts, which plans and charges rest on, a name in the schema
+            is not printable, or the site offers as many datasets as one may.
     """
     session.get_one(Owner, caller.id, with_for_update=True)
     schema = offered.declared.model_dump_json()

@@ -30,8 +30,8 @@ CASES = [
     (E, [0, np.inf, 0], "finite"),
     (E, [0, 0, -np.inf], "finite"),
     (S, UNIT, None),
-    (S, [1 + 1e-9, 0, 0], None),
-    (S, [1 + 1e-7, 0, 0], "of unit length"),
+    (S, [1 + 9e-7, 0, 0], None),
+    (S, [1 + 1e-6, 0, 0], "of unit length"),
     (S, [0.0, 0.0, 0.0], "of unit length"),
     (S, [5e-324] * 3, "of unit length"),
     (S, [1e308] * 3, "of unit length"),
@@ -42,7 +42,8 @@ CASES = [
     (P, spd(1e308, 1e308, 1e308), None),
     (P, spd(1e-300, 1e-300, 1e-300), None),
     (P, spd(1, 1, 1, e01=0.5, e10=0.5), None),
-    (P, spd(1, 1, 1, e01=0.5, e10=0.5 + 1e-12), None),
+    (P, spd(1, 1, 1, e01=0.5, e10=0.5 + 9e-7), None),
+    (P, spd(1, 1, 1, e01=0.5, e10=0.5 + 1e-6), "symmetric"),
     (P, spd(1, 1, 1, e01=0.5, e10=0.5001), "symmetric"),
     (P, spd(1, 1, 1, e01=1e308, e10=-1e308), "symmetric"),
     (P, spd(1, 1, 1, e02=5e-324), None),
@@ -64,8 +65,8 @@ CASES = [
     (B, [np.inf, 0, 0], "finite"),
     (L, [1.0, 0, 0], None),
     (L, [np.cosh(10), np.sinh(10), 0], None),
-    (L, [np.sqrt(26) * (1 + 1e-9), 3, 4], None),
-    (L, [np.sqrt(26) * (1 + 1e-7), 3, 4], ABOVE),
+    (L, [np.sqrt(26) * (1 + 9e-7), 3, 4], None),
+    (L, [np.sqrt(26) * (1 + 1e-6), 3, 4], ABOVE),
     (L, [-1.0, 0, 0], ABOVE),
     (L, [0.0, 0, 0], ABOVE),
     (L, [0.0, 1e200, 0], ABOVE),
@@ -78,9 +79,9 @@ CASES = [
         for point, rule in [
             ([1, 0, 0, 1, 0, 0], None),
             ([0.6, 0, 0.8, 0, 0, -1], None),
-            ([1 + 1e-9, 0, 0, 1, 0, 0], None),
-            ([1 + 1e-7, 0, 0, 1, 0, 0], "orthonormal columns"),
-            ([1, 0, 0, 1e-7, 0, 0], "orthonormal columns"),
+            ([1 + 4e-7, 0, 0, 1, 0, 0], None),
+            ([1 + 1e-6, 0, 0, 1, 0, 0], "orthonormal columns"),
+            ([1, 0, 0, 1e-6, 0, 0], "orthonormal columns"),
             ([1, 1, 0, 0, 0, 0], "orthonormal columns"),
             ([1e308] * 6, "orthonormal columns"),
             ([1e308, -1e308] * 3, "orthonormal columns"),
@@ -90,6 +91,33 @@ CASES = [
         ]
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("space", "made"),
+    [
+        (manifolds.get("sphere", dim=2000), lambda x: x[:, 0] / np.linalg.norm(x[:, 0], axis=-1)[:, None]),
+        (manifolds.get("stiefel", dim=2000, rank=3), lambda x: np.linalg.qr(np.swapaxes(x, 1, 2))[0]),
+        (
+            manifolds.get("spd", dim=3),
+            # Covariances whose lower triangles are off by some units of rounding.
+            lambda x: x @ np.swapaxes(x, 1, 2) / 2000 * (1 + np.float32(2e-7) * np.tri(3)),
+        ),
+    ],
+    ids=["sphere", "stiefel", "spd"],
+)
+def test_points_that_were_computed_in_float32_are_accepted_and_made_exact(space, made):
+    rows = made(np.random.default_rng(0).normal(size=(20, 3, 2000)).astype(np.float32)).astype(np.float32)
+    points = rows.astype(np.float64)
+    assert (space.broken_rule(points) == 0).all()
+    exact = space.canonical(points)
+    np.testing.assert_allclose(exact, points, atol=2e-6 * np.abs(points).max())
+    if space.name == "spd":
+        np.testing.assert_array_equal(exact, np.swapaxes(exact, 1, 2))
+    else:
+        columns = exact.reshape(20, 2000, -1)
+        gram = np.swapaxes(columns, 1, 2) @ columns
+        np.testing.assert_allclose(gram, np.broadcast_to(np.eye(gram.shape[-1]), gram.shape), atol=1e-14)
 
 
 @pytest.mark.parametrize(("space", "point", "rule"), CASES)
@@ -135,4 +163,4 @@ def test_canonical_points_keep_every_rule(space):
         if of is space and rule is None:
             exact = space.canonical(np.asarray(point, dtype=float))
             assert space.belongs(exact)
-            np.testing.assert_allclose(exact, point, rtol=1e-8, atol=1e-300)
+            np.testing.assert_allclose(exact, point, rtol=1e-6, atol=1e-300)

@@ -1,5 +1,6 @@
 """What is read from files: the same records from every format, faults by record, hostile files refused."""
 
+import gzip
 import io
 import json
 import struct
@@ -433,10 +434,10 @@ BAD: dict[str, tuple[bytes, Format, str]] = {
     "ragged csv, short": (b"1,2,3\n4,5\n", "csv", "3 columns"),
     "ragged csv, long": (b"1,2,3\n4,5,6,7\n", "csv", "3 columns"),
     "csv of words": (b"1,2,3\n4,five,6\n", "csv", "a number"),
-    "csv of zeros": (b"\x00" * 5000, "csv", "columns"),
-    "csv in another encoding": ("1,2,3\n4,5,ü\n".encode("utf-16"), "csv", "UTF-8"),
+    "csv of zeros": (b"\x00" * 5000, "csv", "no encoding"),
+    "csv in another encoding": ("1,2,3\n4,5,ü\n".encode("utf-32"), "csv", "UTF-8"),
     "csv of ten million columns": (b"1," * 10_000_000, "csv", "too long"),
-    "a line without end": (b"1,2,3\n" + b"4" * 5_000_000, "csv", "CSV"),
+    "a line without end": (b"1,2,3\n" + b"4" * 5_000_000, "csv", "not a whole csv file"),
     "parquet of another width": (table_as(pa.table({"a": [1, 2]}), "parquet"), "parquet", "3 columns"),
     "parquet of dates": (
         table_as(pa.table({n: pa.array([1, 2], pa.timestamp("s")) for n in "abc"}), "parquet"),
@@ -516,10 +517,39 @@ def test_faults_are_told_by_record_and_field_in_order(tmp_path: Path) -> None:
         assert len(faults) == (20 if ending else 3)
 
 
+NAMELESS = "must not be empty, NA, NaN, null or none: write whose row it is, or leave the row out"
+
+
+@pytest.mark.parametrize("kind", ["table", "labelled", "vectors"])
+@pytest.mark.parametrize("form", TABLES)
+def test_rows_of_unknown_people_are_refused_and_are_no_record(tmp_path: Path, form: Any, kind: str) -> None:
+    """Each word for a gap, in any case of letters; beside known people, also where nothing else is wrong."""
+    schema: dict[str, Any] = {
+        "table": {"kind": "table", "columns": [{"name": "x", "type": "number"}]},
+        "labelled": {"kind": "labelled", "features": ["x"], "label": "y", "classes": ["0", "1"]},
+        "vectors": {"kind": "vectors", "dim": 2},
+    }[kind] | {"unit": {"column": "who", "rows": 2}}
+    people = ["ann", "NA", "Nan", "null", "None", " n/a ", "", None, "bob", "Nanette"]
+    columns = {"x": [1.0] * 10, "y": [0, 1] * 5, "who": people}
+    found = refused(tmp_path, table_as(pa.table(columns), form), form, schema)
+    assert [(record, field) for record, field, _ in found] == [(at, "who") for at in range(1, 8)]
+    lines = [f" (line {at + 2})" if form == "csv" else "" for at in range(1, 8)]
+    assert [rule for *_, rule in found] == [NAMELESS + line for line in lines]
+    kept = pa.table(columns).filter(pa.array([at in (0, 8, 9) for at in range(10)]))
+    assert len(taken(tmp_path, table_as(kept, form), form, schema)[1]) == 3
+
+
+def test_rows_of_unknown_numbers_are_refused_too(tmp_path: Path) -> None:
+    schema = VECTORS | {"unit": {"column": "who", "rows": 3}}
+    table = pa.table({"a": [1, 2], "b": [1, 2], "c": [1, 2], "who": [1.0, np.nan]})
+    for form in ("parquet", "arrow"):
+        assert refused(tmp_path, table_as(table, form), form, schema) == [(1, "who", NAMELESS)]
+
+
 def test_a_unit_without_a_name_is_refused(tmp_path: Path) -> None:
     schema = VECTORS | {"unit": {"column": "who", "rows": 3}}
     assert refused(tmp_path, b"a,b,c,who\n1,2,3,p\n1,2,3, \n", "csv", schema) == [
-        (1, "who", "must not be empty")
+        (1, "who", f"{NAMELESS} (line 3)")
     ]
     assert "must be a table" in refused(tmp_path, GOOD, "npy", schema)[0][2]
     assert "every column" in refused(tmp_path, b"a,b,c\n1,2,3\n", "csv", schema)[0][2]
@@ -709,9 +739,54 @@ def test_formats_are_known_by_their_endings() -> None:
     for name, form in {
         "a.NPY": "npy",
         "x.y.csv": "csv",
+        "A.TSV": "csv",
+        "a.txt": "csv",
+        "a.csv.GZ": "csv",
+        "a.json.gz": "json",
         "a.feather": "arrow",
         "a.parquet": "parquet",
     }.items():
         assert format_of_name(name) == form
-    for name in ("a.pkl", "npy", "", ".xlsx"):
+    for name in ("a.pkl", "npy", "", ".xlsx", "a.gz"):
         assert format_of_name(name) is None
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+def test_records_of_every_kind_are_read_in_the_dialects_that_people_have(
+    tmp_path: Path, delimiter: str, encoding: str
+) -> None:
+    """Lines may end with a delimiter, or the header alone may."""
+    for header, end in (("", ""), ("", ","), (",", ""), (",", ","), ("", ",,")):
+        pairs = f"größe,b{header}\n1.5,2{end}\n3,4{end}\n".replace(",", delimiter).encode(encoding)
+        np.testing.assert_array_equal(taken(tmp_path, pairs, "csv", PAIRS)[1], [[1.5, 2], [3, 4]])
+        text = f"age,dose,ill{header}\n1,2,no{end}\n3,4,yes{end}\n".replace(",", delimiter)
+        rows = taken(tmp_path, text.encode(encoding), "csv", LABELLED)[1]
+        np.testing.assert_array_equal(rows, [[1, 2, 0], [3, 4, 1]])
+    bare = f"1{delimiter}2{delimiter}\n3{delimiter}4{delimiter}\n".encode(encoding)
+    np.testing.assert_array_equal(taken(tmp_path, bare, "csv", PAIRS, header=False)[1], [[1, 2], [3, 4]])
+
+
+def test_cells_beyond_the_header_are_refused_unless_all_are_blank(tmp_path: Path) -> None:
+    assert refused(tmp_path, b"a,b\n1,2,\n3,4,5\n", "csv", PAIRS) == [(1, None, "must have 2 columns")]
+    assert refused(tmp_path, b"a,b\n1,2,7\n3,4,5\n", "csv", PAIRS) == [(0, None, "must have 2 columns")]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_file_that_gzip_packed_is_read_as_what_is_in_it(tmp_path: Path, form: Any) -> None:
+    content = rows_as(np.array([[1.0, 2.0], [3.0, 4.0]]), form)
+    digest, _ = taken(tmp_path, content, form, PAIRS)
+    assert taken(tmp_path, gzip.compress(content), form, PAIRS)[0] == digest
+    assert refused(tmp_path, gzip.compress(content)[:-9], form, PAIRS) == [
+        (None, None, f"is not a whole {form} file")
+    ]
+
+
+def test_a_bomb_in_gzip_is_refused_before_it_fills_the_disk(tmp_path: Path) -> None:
+    """A small file may unpack to 32 MiB, and is refused beyond that."""
+    bomb = gzip.compress(b"1,2\n" * 2**24)
+    assert len(bomb) < 2**17
+    ((_, _, rule),) = refused(tmp_path, bomb, "csv", PAIRS, header=False)
+    assert rule.startswith(f"unpacks to more than the {2**25} bytes")
+    twice = gzip.compress(bomb)
+    assert "in no encoding" in refused(tmp_path, twice, "csv", PAIRS, header=False)[0][2]

@@ -89,6 +89,7 @@ def test_parquet_keeps_its_own_types(tmp_path: Path) -> None:
 
 GAP = 'missing; choose what a gap is: "missing": "filled", with a public "fill"'
 GAP_OF_TEXTS = 'missing; choose what a gap is: "missing": "category", or "filled" with a public "fill"'
+SIGNS = "thousands separators or signs"
 SLIP = "of a column of numbers; write a number there, or nothing for a gap"
 
 
@@ -116,9 +117,20 @@ def test_what_is_wrong_is_told_of_all_columns_at_once_by_counts_and_lines(tmp_pa
         (one("number"), ["1", "inf"], "not finite in 1 row (first in line 3)"),
         (one("number"), ["1", "1e999"], "not finite in 1 row (first in line 3)"),
         (one("number"), ["1,234", "2,500"],
-         "a comma in 2 rows that may be of thousands or of decimals; write 1234.5 (first in line 2)"),
-        (one("number"), ["1", "1.234,5"], "thousands separators in 1 row; write 1234.5 (first in line 3)"),
-        (one("number"), ["1", "1'234"], "thousands separators in 1 row; write 1234.5 (first in line 3)"),
+         "a comma in 2 rows that may be of thousands or of decimals; say which: "
+         '"number_format": "1,234.5" or "1234,5" (first in line 2)'),
+        (one("number"), ["1", "1.234,5"],
+         f'{SIGNS} in 1 row; "number_format": "1.234,5" fits 1 of them (first in line 3)'),
+        (one("number"), ["1", "1'234"],
+         f"""{SIGNS} in 1 row; "number_format": "1'234.5" fits 1 of them (first in line 3)"""),
+        (one("number"), ["12%", "3.5 %"],
+         f'{SIGNS} in 2 rows; "number_format": "1234.5%" fits 2 of them (first in line 2)'),
+        (one("number", number_format="1,234.5"), ["1,234", "-€5.25"],
+         'not written as 1,234.5 in 1 row; "number_format": "€1234.5" fits 1 of them (first in line 3)'),
+        (one("number", number_format="1,234.5"), ["1,234", "12,34"],
+         'not written as 1,234.5 in 1 row; "number_format": "1.234,5" fits 1 of them (first in line 3)'),
+        (one("number", number_format="1,234.5"), ["1,234", "many"],
+         "not written as 1,234.5 in 1 row; write 1,234.5, or nothing for a gap (first in line 3)"),
         (one("number"), ["1.5", "2,5"],
          "a decimal point in 1 row of a file with decimal commas; write either (first in line 2)"),
         (one("integer"), ["1", "2.0", "2.5"], "not whole in 1 row; declare a number (first in line 4)"),
@@ -360,3 +372,104 @@ def test_a_unit_may_name_whose_rows_they_are(tmp_path: Path) -> None:
     schema = one("number") | {"unit": {"column": "y", "rows": 2}}
     _, rows = taken(tmp_path, b"x;y\n1;a\n2;b\n3;a\n", "csv", schema)
     assert sorted(rows[:, :, 0].tolist()) == [[1, 3], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("form", "texts"),
+    [
+        ("1,234.5", ["1,234.50", "-1,000,000", "+7", ".5", "1e3"]),
+        ("1.234,5", ["1.234,50", "-1.000.000", "+7", ",5", "1e3"]),
+        ("1 234,5", ["1\u00a0234,50", "-1\u202f000 000", "+7", "0,5", "1000"]),
+        ("1'234.5", ["1'234.50", "-1’000’000", "7", "0.5", "1'000"]),
+        ("$1,234.5", ["$1,234.50", "-$1,000,000", "$+7", "$ .5", "1000"]),
+        ("1.234,5 €", ["1.234,50\u00a0€", "€-1.000.000", "7€", "0,5 €", "1000"]),
+        ("1234.5%", ["1234.5%", "-1000000 %", "7%", "0.5%", "1000"]),
+        ("CHF 1'234.5", ["CHF 1'234.50", "CHF-1'000'000", "CHF 7", "0.5 CHF", "1000"]),
+    ],
+)
+def test_numbers_are_read_in_the_format_that_is_declared(tmp_path: Path, form: str, texts: list[str]) -> None:
+    schema = one("number", number_format=form, missing="filled", fill=0)
+    expected = [1234.5, -1_000_000, 7, 0.5, 1000, np.nan]
+    _, rows = taken(tmp_path, column(*texts, "NA"), "csv", schema)
+    np.testing.assert_array_equal(rows[:, 0], expected)
+    typed = json.dumps([{"x": text} for text in texts[:-1]] + [{"x": 1000.0}, {"x": None}]).encode()
+    np.testing.assert_array_equal(taken(tmp_path, typed, "json", schema)[1][:, 0], expected)
+    for kind in ("parquet", "arrow"):
+        frame = table_as(pa.table({"x": pa.array([*texts, None]).dictionary_encode()}), kind)
+        np.testing.assert_array_equal(taken(tmp_path, frame, kind, schema)[1][:, 0], expected)
+        plain = table_as(pa.table({"x": [1234.5, None]}), kind)
+        np.testing.assert_array_equal(taken(tmp_path, plain, kind, schema)[1][:, 0], [1234.5, np.nan])
+
+
+@pytest.mark.parametrize(
+    "form", ["1,234,5", "1234", "$1,234.5€", "1.234.5", "many", "{1234.5", "1,234.56", ""]
+)
+def test_a_number_format_that_is_none_is_refused(form: str) -> None:
+    with pytest.raises(ValidationError, match="number_format"):
+        SCHEMA.validate_json(json.dumps(one("number", number_format=form)))
+    with pytest.raises(ValidationError, match="number_format belongs to numbers"):
+        SCHEMA.validate_json(json.dumps(one("boolean", number_format="1234.5%")))
+    assert "number_format" not in SCHEMA.validate_json(json.dumps(one("number"))).model_dump(mode="json")
+
+
+def test_lines_may_end_with_a_delimiter_and_the_header_need_not(tmp_path: Path) -> None:
+    for header, end in (("", ","), (",", ""), (",,", ","), ("", ",,,")):
+        text = f"age,x,sex{header}\n35,2,f{end}\n\n66,3,m{end}\n"
+        np.testing.assert_array_equal(taken(tmp_path, text.encode(), "csv", one("number"))[1], [[2], [3]])
+    unnamed = b"age,x,\n35,2,note\n66,3,\n"
+    np.testing.assert_array_equal(taken(tmp_path, unnamed, "csv", one("number"))[1], [[2], [3]])
+    shifted = b"age,x,sex\n35,2,f,\n66,3,m,extra\n"
+    assert refused(tmp_path, shifted, "csv", one("number")) == [
+        (None, None, "has 4 cells in line 3, and 3 columns in its header")
+    ]
+
+
+def test_a_row_of_totals_is_refused_with_its_line(tmp_path: Path) -> None:
+    """Also where its other cells could be a record's; but not if it is a category, or as the line before."""
+    gaps = one("number", missing="filled", fill=0)
+    for encoding in ("utf-8", "utf-16"):
+        for word in ("Total", "SUMME:", " Grand total "):
+            text = f"who,x\nann,1\n\nbob,2\n{word},3\n\n".encode(encoding)
+            assert refused(tmp_path, text, "csv", gaps) == [
+                (2, None, "ends with a row of totals in line 5: delete it, and upload the rest")
+            ]
+    assert len(taken(tmp_path, b"who,x\nTotal,1\nTotal,2\n", "csv", gaps)[1]) == 2
+    kind = {"name": "who", "type": "category", "categories": ["ann", "Total"]}
+    both = {"kind": "table", "columns": [kind, *gaps["columns"]]}
+    assert len(taken(tmp_path, b"who,x\nann,1\nTotal,2\n", "csv", both)[1]) == 2
+
+
+def test_of_a_time_the_day_at_the_place_counts_in_every_format(tmp_path: Path) -> None:
+    """A late evening west of Greenwich, and an early morning east of it; also in zones with summer time."""
+    texts = ["2020-03-01T23:30:00-05:00", "2020-07-02 23:30-04:00", "2020/3/3 23:59:59 -0500"]
+    days = [18322, 18445, 18324]
+    _, rows = taken(tmp_path, column(*texts), "csv", one("date"))
+    np.testing.assert_array_equal(rows[:, 0], days)
+    _, rows = taken(tmp_path, json.dumps([{"x": text} for text in texts]).encode(), "json", one("date"))
+    np.testing.assert_array_equal(rows[:, 0], days)
+    utc = [
+        datetime.datetime(2020, 3, 2, 4, 30), datetime.datetime(2020, 7, 3, 3, 30),
+        datetime.datetime(2020, 3, 4, 4, 59, 59), None,
+    ]  # fmt: skip
+    filled = one("date", missing="filled", fill="1970-01-01")
+    for zone in ("America/New_York", "-05:00"):
+        for unit in ("s", "ms", "us", "ns"):
+            frame = pa.table({"x": pa.array(utc, pa.timestamp(unit)).cast(pa.timestamp(unit, zone))})
+            expected = [18322, 18445, 18324, np.nan]
+            for form in ("parquet", "arrow"):
+                _, rows = taken(tmp_path, table_as(frame, form), form, filled)
+                np.testing.assert_array_equal(rows[:, 0], expected)
+    east = pa.table({"x": pa.array([datetime.datetime(2020, 1, 1, 20)] * 2, pa.timestamp("us", "+05:30"))})
+    np.testing.assert_array_equal(
+        taken(tmp_path, table_as(east, "parquet"), "parquet", one("date"))[1][:, 0], [18263] * 2
+    )
+
+
+def test_a_zone_that_nobody_knows_is_refused_and_times_beyond_calendars_are_read(tmp_path: Path) -> None:
+    far = np.array([2**62, -(2**62), 0], dtype=np.int64)
+    frame = pa.table({"x": pa.array(far, pa.timestamp("s", "America/New_York"))})
+    _, rows = taken(tmp_path, table_as(frame, "arrow"), "arrow", one("date"))
+    np.testing.assert_array_equal(rows[:, 0], [*(far[:2] // 86_400), -1])
+    lost = pa.table({"x": pa.array(far, pa.timestamp("s", "Atlantis/Town"))})
+    ((_, _, rule),) = refused(tmp_path, table_as(lost, "arrow"), "arrow", one("date"))
+    assert rule == "has times in a zone that is not known here: write them in UTC, or as dates"

@@ -28,7 +28,7 @@ from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.registration import uploaded
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.datasets.submissions import NewUpload
-from privest_service.formats import Format
+from privest_service.formats import ENDINGS, Format
 from privest_service.inputs import checked, parsed
 from privest_service.ledger import service as ledger
 from privest_service.limits import in_thread
@@ -140,6 +140,7 @@ def _form(
         parameters=_PARAMETERS,
         uses=[title(name) for name, each in ESTIMATORS.items() if each.metadata.kind == kind],
         formats=get_args(Format),
+        endings=ENDINGS,
         given=given,
         table=_TABLE,
         problem=problem,

@@ -14,9 +14,9 @@ const WRITTEN = {
   boolean: /^(true|false)$/i,
 };
 
-// How dates are written: in ISO 8601, or in a form that a column declares. A time may follow.
+// How dates are written: with the year first, or in a form that a column declares. A time may follow.
 const DATES = {
-  "": /^(?<y>\d{4})-(?<m>\d\d)-(?<d>\d\d)([T ].*)?$/,
+  "": /^(?<y>\d{4})(?<between>[-/])(?<m>\d{1,2})\k<between>(?<d>\d{1,2})([T ].*)?$/,
   "dd.mm.yyyy": /^(?<d>\d{1,2})\.(?<m>\d{1,2})\.(?<y>\d{4})([T ].*)?$/,
   "mm/dd/yyyy": /^(?<m>\d{1,2})\/(?<d>\d{1,2})\/(?<y>\d{4})([T ].*)?$/,
   "dd/mm/yyyy": /^(?<d>\d{1,2})\/(?<m>\d{1,2})\/(?<y>\d{4})([T ].*)?$/,

@@ -55,6 +55,7 @@ class ColumnRow {
     const value = type === "number" || type === "integer" ? numeric : (text) => text;
     if (ORDERED.has(type)) for (const end of ["low", "high"]) if (this.said(end)) found[end] = value(this.said(end));
     if (type === "date" && this.said("format")) found.format = this.said("format");
+    if ((type === "number" || type === "integer") && this.said("number_format")) found.number_format = this.said("number_format");
     if (type === "category") found.categories = this.said("categories").split("\n").map((each) => each.trim()).filter(Boolean);
     if (found.missing === "filled") {
       const fill = this.said("fill");
@@ -64,8 +65,8 @@ class ColumnRow {
   }
 
   // Takes over what was said of a column of this name.
-  choose({ type, missing, low = "", high = "", categories = [], fill = "", format = "" }) {
-    const said = { type, missing, low, high, categories: categories.join("\n"), fill, format };
+  choose({ type, missing, low = "", high = "", categories = [], fill = "", format = "", number_format = "" }) {
+    const said = { type, missing, low, high, categories: categories.join("\n"), fill, format, number_format };
     for (const [name, value] of Object.entries(said)) this.part(name).value = value;
     this.show();
   }
@@ -106,7 +107,7 @@ class TableForm {
     this.text = null;
     this.mends.clear();
     if (!this.file) return;
-    const csv = this.file.name.toLowerCase().endsWith(".csv");
+    const csv = /\.(csv|tsv|txt)$/i.test(this.file.name);
     this.find("[data-byhand]").hidden = csv;
     this.build(csv ? await columnsOf(this.file) : this.named());
   }

@@ -1,4 +1,4 @@
-"""Dates as texts: in ISO 8601 always, and in the one other form that an owner may declare of a column."""
+"""Dates as texts: always with the year first, and in one other form that a column may declare."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from privest.tables.columns import day_of
 
 DateFormat = Literal["dd.mm.yyyy", "mm/dd/yyyy", "dd/mm/yyyy"]
-"""A form of dates beside ISO 8601. Days and months may have one digit, years have four."""
+"""A form of dates beside those with the year first. Days and months may have one digit, years have four."""
 
 _PARTS = {"dd": r"(?P<dd>\d{1,2})", "mm": r"(?P<mm>\d{1,2})", "yyyy": r"(?P<yyyy>\d{4})"}
 
@@ -21,13 +21,19 @@ def _pattern(form: str) -> re.Pattern[str]:
     return re.compile(rf"{date_alone}([T ].*)?", re.ASCII | re.DOTALL)
 
 
-_ISO = re.compile(r"(?P<yyyy>\d{4})-(?P<mm>\d\d)-(?P<dd>\d\d)([T ].*)?", re.ASCII | re.DOTALL)
+_YEAR_FIRST = re.compile(
+    r"(?P<yyyy>\d{4})(?P<between>[-/])(?P<mm>\d{1,2})(?P=between)(?P<dd>\d{1,2})([T ].*)?",
+    re.ASCII | re.DOTALL,
+)
 _WRITTEN = {form: _pattern(form) for form in get_args(DateFormat)}
 
 
 def day(text: str, form: DateFormat | None) -> float:
-    """The number of the day that a text names, in ISO 8601 or in this form; NaN where it names none."""
-    for pattern in (_ISO, *([_WRITTEN[form]] if form else [])):
+    """The number of the day that a text names, year first or in this form; NaN where it names none.
+
+    Of a time it is the day as written, whatever offset from UTC follows.
+    """
+    for pattern in (_YEAR_FIRST, *([_WRITTEN[form]] if form else [])):
         if found := pattern.fullmatch(text):
             try:
                 return float(day_of(date(*(int(found[part]) for part in ("yyyy", "mm", "dd")))))

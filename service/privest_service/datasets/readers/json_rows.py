@@ -135,7 +135,12 @@ def _typed(columns: Sequence[list[Any] | None], units: Texts | None, layout: Lay
     """Columns of a typed table."""
     from privest_service.datasets.readers import typed  # noqa: PLC0415 - pyarrow, for workers alone
 
-    found = [ABSENT if column is None else typed.texts_of(column) for column in columns]
+    found = [
+        ABSENT
+        if column is None
+        else typed.texts_of(column, written.point if (written := layout.written(at)) else ".")
+        for at, column in enumerate(columns)
+    ]
     return typed.typed_block(found, units, layout, start)
 
 

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from privest.arrays import Array
 from privest.tables.columns import Column
 from privest_service.datasets.readers.dates import DateFormat, day
-from privest_service.datasets.readers.marks import Marked
+from privest_service.datasets.readers.marks import GAPS, Marked
+from privest_service.datasets.readers.numbers import NumberFormat
 from privest_service.problems import Fault
 from privest_service.upload_errors import RefusedUploadError, refusal
+from privest_service.validation import MOST_FAULTS
 
 Texts = NDArray[np.object_]
 """Strings, of some formats also numbers and truth values, and None where there is none."""
@@ -25,6 +27,11 @@ _MOST_NAMES = 5
 
 ABSENT, TWICE = -1, -2
 """Places of columns that a file has not, or more than once."""
+
+_NAMELESS = "must not be empty, NA, NaN, null or none: write whose row it is, or leave the row out"
+
+LineOf = Callable[[int], int]
+"""The line with a record of a file."""
 
 NOT_ONCE = {ABSENT: "is not in the file", TWICE: "is in the file more than once"}
 
@@ -41,7 +48,8 @@ class Layout:
         partial: whether entries may be missing, which NaN then stands for, and not only for a fault.
         header: whether the first line of a csv file names its columns; None where nobody said so.
         columns: of a typed table, whose cells are read as these say; None for other layouts.
-        formats: of dates that are written otherwise than in ISO 8601, by names of columns.
+        formats: of dates whose year is not first, by names of columns.
+        number_formats: of numbers that are not written plainly, by names of columns.
     """
 
     raw: tuple[int, ...]
@@ -52,6 +60,7 @@ class Layout:
     header: bool | None = None
     columns: tuple[Column, ...] | None = None
     formats: Mapping[str, DateFormat] = field(default_factory=dict[str, DateFormat])
+    number_formats: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def width(self) -> int:
@@ -113,6 +122,11 @@ class Layout:
         """Return a function from a text in a column of dates to its day; NaN for any other text."""
         return partial(day, form=self.formats.get(self.field(place)))
 
+    def written(self, place: int) -> NumberFormat | None:
+        """How numbers of a column are written; None where they are plain."""
+        sample = self.number_formats.get(self.field(place))
+        return None if sample is None else NumberFormat.of(sample)
+
     def coder(self, place: int) -> Callable[[str | float | None], float]:
         """Return a function from a value in a column of categories to its place; -1 for any other value."""
         assert self.names is not None  # noqa: S101 - as is_text
@@ -149,7 +163,13 @@ class Block:
     marked: Marked | None = None
 
 
-def block_of(columns: Sequence[Array | Texts], units: Texts | None, layout: Layout, start: int) -> Block:
+def block_of(
+    columns: Sequence[Array | Texts],
+    units: Texts | None,
+    layout: Layout,
+    start: int,
+    line_of: LineOf | None = None,
+) -> Block:
     """The columns of a table, chosen and in order, as raw records.
 
     Args:
@@ -157,6 +177,7 @@ def block_of(columns: Sequence[Array | Texts], units: Texts | None, layout: Layo
         units: (k,) names of whose they are, where the layout has such a column.
         layout: what a record is.
         start: index of the first of these records in the file.
+        line_of: the line with a record of the file, where it has lines.
     """
     faults: list[Fault] = []
     rows = np.empty((len(columns[0]) if columns else 0, len(columns)))
@@ -170,19 +191,32 @@ def block_of(columns: Sequence[Array | Texts], units: Texts | None, layout: Layo
             )
         else:
             rows[:, place] = column
-    units, nameless = named_units(units, layout, start)
+    units, nameless = named_units(units, layout, start, line_of)
     return Block(rows.reshape(-1, *layout.raw), units, (*faults, *nameless))
 
 
-def named_units(units: Texts | None, layout: Layout, start: int) -> tuple[Texts | None, tuple[Fault, ...]]:
-    """The names of units as they are known, and a fault for each row without one."""
+def named_units(
+    units: Texts | None, layout: Layout, start: int, line_of: LineOf | None
+) -> tuple[Texts | None, tuple[Fault, ...]]:
+    """The names of units as they are known, and faults for the first rows without one.
+
+    A gap is no name, however it is written: all rows of unknown people would be one record.
+    """
     if units is None:
         return None, ()
     known: dict[Any, str] = {}  # a name may be long, and said often
     names = [known[name] if name in known else known.setdefault(name, unit_of(name)) for name in units]
+    gaps = {name for name in known.values() if name.lower() in GAPS}
     units = np.array([*names, None], dtype=object)[:-1]
-    empty = np.flatnonzero(units == "").tolist()
-    return units, tuple(Fault(record=start + at, field=layout.unit, rule="must not be empty") for at in empty)
+    nameless = [start + at for at, name in enumerate(names) if name in gaps][:MOST_FAULTS] if gaps else []
+    return units, tuple(
+        Fault(
+            record=record,
+            field=layout.unit,
+            rule=_NAMELESS + ("" if line_of is None else f" (line {line_of(record)})"),
+        )
+        for record in nameless
+    )
 
 
 def coded_rows(rows: Array, layout: Layout) -> Array:

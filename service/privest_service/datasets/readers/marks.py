@@ -36,7 +36,8 @@ class Mark(IntEnum):
 
 _RULES = {
     Mark.POINT: "a decimal point in {rows} of a file with decimal commas; write either",
-    Mark.DOUBTFUL: "a comma in {rows} that may be of thousands or of decimals; write 1234.5",
+    Mark.DOUBTFUL: "a comma in {rows} that may be of thousands or of decimals; say which: "
+    '"number_format": "1,234.5" or "1234,5"',
     Mark.MISSING: '{count} missing; choose what a gap is: "missing": "filled", with a public "fill"',
     Mark.TEXT: "text in {rows} of a column of numbers; write a number there, or nothing for a gap",
     Mark.THOUSANDS: "thousands separators in {rows}; write 1234.5",
@@ -69,7 +70,8 @@ class Marked:
     Attributes:
         cells: (k, columns) marks.
         line_of: the line with a record of the file, as a spreadsheet counts it, where the file has lines.
-        forms: in which cells that are no dates would be some, with the number of these, by places of columns.
+        forms: formats in which cells that are no dates or numbers would be some, with the number of these, by
+            places of columns.
     """
 
     cells: NDArray[np.uint8]
@@ -91,6 +93,7 @@ class Tally:
 
     columns: Sequence[Column]
     formats: Mapping[str, str]
+    number_formats: Mapping[str, str]
     _found: dict[tuple[int, Mark], _Count] = field(default_factory=dict[tuple[int, Mark], _Count])
     _forms: defaultdict[int, "Counter[str]"] = field(default_factory=lambda: defaultdict(Counter))
     _line_of: Callable[[int], int] | None = None
@@ -126,8 +129,12 @@ class Tally:
         gaps = self._found.get((place, Mark.MISSING))
         most = 2 * count.cells > self._records - (gaps.cells if gaps else 0)
         of_most = _OF_MOST.get(mark) or _OF_MOST.get((mark, column.type)) if most else None
-        of_dates = self._of_dates(place) if (mark, column.type) == (Mark.BROKEN, "date") else None
-        rule = of_dates or of_most or _BY_TYPE.get((mark, column.type)) or _RULES[mark]
+        formatted = ""
+        if (mark, column.type) == (Mark.BROKEN, "date"):
+            formatted = self._of_dates(place)
+        elif mark in (Mark.TEXT, Mark.THOUSANDS):
+            formatted = self._of_numbers(place)
+        rule = formatted or of_most or _BY_TYPE.get((mark, column.type)) or _RULES[mark]
         rows = f"{count.cells} row" + ("s" if count.cells > 1 else "")
         line = "" if self._line_of is None else f" (first in line {self._line_of(count.record)})"
         told = rule.format(count=count.cells, rows=rows) + line
@@ -137,5 +144,19 @@ class Tally:
         """The rule that dates break, and the forms in which they would be some."""
         declared = self.formats.get(self.columns[place].name)
         told = f"neither ISO nor {declared} in {{rows}}" if declared else "not ISO in {rows}"
-        forms = [f'"format": "{form}" fits {n} of them' for form, n in self._forms[place].most_common()]
-        return f"{told}; {', '.join(forms)}" if forms else f"{told}; 2007-11-11 is"
+        return f"{told}; {self._fitting(place, 'format') or '2007-11-11 is'}"
+
+    def _of_numbers(self, place: int) -> str:
+        """The rule that numbers break that are not plain or as declared; none where no format helps."""
+        declared = self.number_formats.get(self.columns[place].name)
+        fitting = self._fitting(place, "number_format")
+        if declared:
+            fitting = fitting or f"write {declared}, or nothing for a gap"
+            return f"not written as {declared} in {{rows}}; {fitting}"
+        return f"thousands separators or signs in {{rows}}; {fitting}" if fitting else ""
+
+    def _fitting(self, place: int, option: str) -> str:
+        """The formats in which texts of a column would be read, as options of a schema."""
+        return ", ".join(
+            f'"{option}": "{form}" fits {n} of them' for form, n in self._forms[place].most_common(3)
+        )

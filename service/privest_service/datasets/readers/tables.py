@@ -1,6 +1,5 @@
 """Tables, by pyarrow: csv, parquet and Arrow IPC, a batch of rows at a time."""
 
-import csv
 from collections.abc import Generator, Iterator
 from math import nan
 from pathlib import Path
@@ -14,7 +13,16 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from privest.arrays import Array
-from privest_service.datasets.readers.layout import Block, Layout, Texts, block_of
+from privest_service.datasets.readers.csv_files import (
+    PIECE,
+    Dialect,
+    Lines,
+    dialect_of,
+    named_cells,
+    require_blank,
+)
+from privest_service.datasets.readers.layout import Block, Layout, LineOf, Texts, block_of
+from privest_service.datasets.readers.marks import GAPS
 from privest_service.datasets.readers.room import Room
 from privest_service.datasets.readers.typed import typed_block
 from privest_service.problems import Fault
@@ -22,8 +30,6 @@ from privest_service.upload_errors import RefusedUploadError, refusal
 
 _BATCH_NUMBERS = 2**18
 """Numbers in a batch of rows, about."""
-
-_MISSING = ("", "na", "n/a", "nan", "null", "none")
 
 _MOST_PARTS = 2_000_000
 """Most parts of a parquet footer: columns times row groups, and strings in it."""
@@ -37,7 +43,7 @@ _STREAM_END = _CONTINUES + b"\0\0\0\0"
 
 
 def read_csv(source: Path, layout: Layout) -> Generator[Block]:
-    """The records of a CSV file in UTF-8, one a line.
+    """The records of a csv file, one a line.
 
     The first line is a header unless the layout says that there is none.
 
@@ -45,37 +51,49 @@ def read_csv(source: Path, layout: Layout) -> Generator[Block]:
         RefusedUploadError: the first line may be a record and nobody said what it is, a line has too few
             columns or too many, or something in it is no number.
     """
-    first, blank = _first_line(source, layout)
+    dialect = dialect_of(source, layout)
+    first, named = dialect.first, named_cells(dialect.first)
     if not first:
         return
-    skipped = blank + 1 if _has_header(first, layout) else 0
+    header = _has_header(first[: max(named, layout.width)], layout)
+    lines = Lines(source, dialect, header=header)
     names = [f"{place}" for place in range(len(first))]
-    chosen, unit = layout.places(first) if layout.named else (list(range(len(first))), None)
+    chosen, unit = layout.places(first[:named]) if layout.named else (list(range(len(first))), None)
+    surplus = names[dialect.written :]
+    if not layout.named and named <= layout.width < len(first):  # lines that end with a comma
+        chosen, surplus = chosen[: layout.width], names[layout.width :]
     if len(chosen) != layout.width:
         raise refusal(f"must have {layout.width} columns", record=0)
     numbers = {names[at]: pa.float64() for place, at in enumerate(chosen) if not layout.is_text(place)}
     texts = {name: pa.string() for name in names}
+
+    def batches(types: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        found = _csv_batches(source, dialect, names, types, layout, header=header)
+        rule = f"must have {len(names) - len(surplus)} columns"
+        return require_blank(found, surplus, lambda record: refusal(rule, record=record))
+
     start = 0
     try:
-        for batch in _csv_batches(source, names, texts | numbers, skipped, layout):
-            yield _block(batch, chosen, unit, layout, start)
+        for batch in batches(texts | numbers):
+            yield _block(batch, chosen, unit, layout, start, lines)
             start += batch.num_rows
     except pa.ArrowInvalid:
         # Not what Arrow takes for a number: the rest as texts, where Python's word counts, and to say where.
         done, start = start, 0
         try:
-            for batch in _csv_batches(source, names, texts, skipped, layout):
+            for batch in batches(texts):
                 if start >= done:
-                    yield _block(batch, chosen, unit, layout, start)
+                    yield _block(batch, chosen, unit, layout, start, lines)
                 start += batch.num_rows
         except pa.ArrowInvalid:
-            raise refusal("is not a CSV file in UTF-8") from None
+            raise refusal("is not a whole csv file") from None
 
 
 def _csv_batches(
-    source: Path, names: list[str], types: dict[str, Any], skipped: int, layout: Layout
+    source: Path, dialect: Dialect, names: list[str], types: dict[str, Any], layout: Layout, *, header: bool
 ) -> Iterator[pa.RecordBatch]:
     wrong: list[int] = []
+    skipped = dialect.blank + header
 
     def note(row: Any) -> str:
         wrong.append(row.number - 1 - skipped)
@@ -87,11 +105,14 @@ def _csv_batches(
             # One thread, so that lines have numbers. A line must fit a block.
             arrow_csv.ReadOptions(
                 use_threads=False,
-                block_size=2**20 + 64 * len(names),
+                block_size=PIECE + 64 * len(names),
                 column_names=names,
                 skip_rows=skipped,
+                encoding=dialect.encoding,
             ),
-            arrow_csv.ParseOptions(newlines_in_values=False, invalid_row_handler=note),
+            arrow_csv.ParseOptions(
+                delimiter=dialect.delimiter, newlines_in_values=False, invalid_row_handler=note
+            ),
             arrow_csv.ConvertOptions(
                 column_types=types,
                 null_values=[""] if layout.partial else [],
@@ -105,23 +126,6 @@ def _csv_batches(
         if wrong:
             raise refusal(f"must have {len(names)} columns", record=wrong[0]) from None
         raise
-
-
-def _first_line(source: Path, layout: Layout) -> tuple[list[str], int]:
-    """The fields of the first line that is not blank, and how many before it are."""
-    longest = 2**20 + 64 * layout.width
-    try:
-        with source.open(newline="", encoding="utf-8-sig") as file:
-            blank = 0
-            while not (line := file.readline(longest)).strip():
-                if not line:
-                    return [], blank
-                blank += 1
-            if len(line) == longest:
-                raise refusal("has a first line that is too long for the number of columns in the schema")
-            return next(csv.reader([line], strict=True)), blank
-    except (csv.Error, UnicodeDecodeError):
-        raise refusal("is not a CSV file in UTF-8") from None
 
 
 def _has_header(first: list[str], layout: Layout) -> bool:
@@ -151,7 +155,7 @@ def _of_the_header(rule: str) -> RefusedUploadError:
 
 def _is_missing_or_number(text: str) -> bool:
     """Whether a field may be a record's rather than a column's name."""
-    if text.strip().lower() in _MISSING:
+    if text.strip().lower() in GAPS:
         return True
     try:
         float(text)
@@ -257,7 +261,14 @@ def _is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
-def _block(batch: pa.RecordBatch, chosen: list[int], unit: int | None, layout: Layout, start: int) -> Block:
+def _block(
+    batch: pa.RecordBatch,
+    chosen: list[int],
+    unit: int | None,
+    layout: Layout,
+    start: int,
+    line_of: LineOf | None = None,
+) -> Block:
     units = None if unit is None or unit < 0 else _texts(batch.column(unit), start)
     if layout.columns is not None:
         columns = [at if at < 0 else batch.column(at) for at in chosen]
@@ -267,7 +278,7 @@ def _block(batch: pa.RecordBatch, chosen: list[int], unit: int | None, layout: L
         found: list[Array | Texts] = list(rows.T)
     else:
         found = [_column(batch.column(at), layout, place, start) for place, at in enumerate(chosen)]
-    return block_of(found, units, layout, start)
+    return block_of(found, units, layout, start, line_of)
 
 
 def _column(column: pa.Array, layout: Layout, place: int, start: int) -> Array | Texts:
