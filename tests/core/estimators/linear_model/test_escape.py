@@ -12,6 +12,7 @@ from privest.estimators.linear_model.logistic_regression import LogisticPlan, Lo
 from privest.estimators.linear_model.losses.linear import MarginLoss
 from privest.estimators.linear_model.losses.scalar import LOGISTIC
 from privest.estimators.linear_model.nonconvex import Nonconvex
+from privest.memo import fresh_memo
 from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -269,5 +270,6 @@ def test_the_constants_of_spider_are_worked_out_once_for_a_question(monkeypatch)
 
     monkeypatch.setattr(spider_planning, "plan", counted)
     rows, _ = by_a_plane(61_000, 0.0, 0)
-    fit(rows, loss="sigmoid", solver="spider")
+    with fresh_memo():
+        fit(rows, loss="sigmoid", solver="spider")
     assert len(worked_out) == 1
