@@ -40,7 +40,7 @@ _SEPARATORS = (("", "."), (",", "."), (".", ","), ("", ","), (" ", ","), (" ", "
 """Pairs of what stands between thousands and before decimals, the usual ones first."""
 
 _SPACES = " \u00a0\u202f"
-_SIGN = r"[^\d\s+\-.,'’{}]{1,5}"
+_SIGN = r"([^\d\s+\-.,'’{}eE]|[^\d\s+\-.,'’{}]{2,5})"
 _SAMPLE = re.compile(
     rf"(?P<before>{_SIGN})? ?1(?P<between>[ ,.']?)234(?P<point>[.,])5 ?(?P<after>{_SIGN})?", re.ASCII
 )
@@ -242,9 +242,9 @@ def _string_form(value: Any) -> str:
     text = str(value).strip()
     if text.lower() in ("true", "false"):
         return text.lower()
-    for number in (int, float):
+    for number in (int, float) if "_" not in text else ():
         try:
-            return _string_form(number(text))
+            return _string_form(number(text)) or text
         except ValueError:
             continue
     return text

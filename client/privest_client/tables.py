@@ -1,10 +1,13 @@
 """Frames as tables: a public schema made of dtypes alone, and the rows as a file or with a question."""
 
+import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from decimal import Decimal
 from math import ceil, floor, isnan, log10
 from pathlib import Path
 from typing import Any, cast
@@ -86,7 +89,13 @@ class Table(ShownColumns):
 
     def csv(self) -> str:
         """The rows as a csv file, with dates in ISO form and nothing for a gap."""
-        written = cast("Any", self._plain().write_csv())
+        plain = self._plain()
+        if len(plain.columns) == 1:  # of which some libraries write a gap as a line with nothing on it
+            file = io.StringIO(newline="")
+            rows = ([_json(value)] for value in plain[plain.columns[0]].to_list())
+            csv.writer(file, lineterminator="\n").writerows([plain.columns, *rows])
+            return file.getvalue()
+        written = cast("Any", plain.write_csv())
         return written if isinstance(written, str) else bytes(written).decode()
 
     def rows(self) -> list[dict[str, Any]]:
@@ -451,6 +460,7 @@ def _json(value: Any) -> Any:
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, date | datetime):
         return value.isoformat()[:10]
+    value = float(value) if isinstance(value, Decimal) else value
     # What pandas has for nothing is of none of these types, or NaN.
     told = isinstance(value, str) or (isinstance(value, int | float) and not isnan(value))
     return value if told else None

@@ -81,6 +81,11 @@ class Records:
         return self._rows.shape[0]
 
     @property
+    def blank(self) -> Array:
+        """A public record, of which all that is stored is 0. (1, ...)"""
+        return self._made(np.zeros((1, *self._rows.shape[1:])))
+
+    @property
     def chunks(self) -> int:
         """Number of chunks."""
         return -(-len(self) // self._size)

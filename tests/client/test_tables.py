@@ -2,6 +2,7 @@
 
 import datetime
 import io
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from privest_client import SchemaMismatch, frames, table
@@ -393,3 +395,21 @@ def test_the_frame_is_not_changed() -> None:
     table(FRAME, columns=SPECIES, values_are_public=True).csv()
     pd.testing.assert_frame_equal(FRAME, before)
     assert isinstance(table(FRAME, columns=SPECIES).frame, nw.DataFrame)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_gap_in_a_frame_of_one_column_is_no_empty_line(library: str) -> None:
+    """Readers of csv files pass over an empty line, so that a record would be lost."""
+    frame = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[library]
+    sent = table(frame({"x": [1.5, None, 3.0]}), columns={"x": {"missing": "filled", "fill": 0}}).csv()
+    assert sent == 'x\n1.5\n""\n3.0\n'
+    texts = frame({"x": ["a", None, 'b "c"']})
+    listed = {"x": {"categories": ["a", 'b "c"'], "missing": "category"}}
+    assert table(texts, columns=listed).csv() == 'x\na\n""\n"b ""c"""\n'
+
+
+def test_decimals_are_numbers_and_no_gaps() -> None:
+    frame = pl.DataFrame({"x": [Decimal("1.5"), None], "y": [1, 2]})
+    made = table(frame, columns={"x": {"missing": "filled", "fill": 0}})
+    assert made.rows() == [{"x": 1.5, "y": 1}, {"x": None, "y": 2}]
+    assert made.csv() == "x,y\n1.5,1\n,2\n"

@@ -64,6 +64,7 @@ class Connector:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="connector", daemon=True)
         self._offered: dict[str, str] | None = None
+        self._refused = set[str]()
         self._mark, self._seen = "", dict[str, str]()
 
     def start(self) -> None:
@@ -97,18 +98,27 @@ class Connector:
         link.close()
 
     def _offer(self, link: Link) -> None:
-        """Tell the hub of datasets that were granted to it, and withdraw those that are not any more."""
+        """Tell the hub of datasets that were granted to it, and withdraw those that are not any more.
+
+        One that the hub refuses, as its name may be none by newer rules, does not keep back the others.
+        """
         granted = self._taking.offered()
         if self._offered is None:
-            self._offered = _at_hub(link)
+            self._offered, self._refused = _at_hub(link), set()
         for dataset_id in self._offered.keys() - granted.keys():
             link.call("DELETE", f"/v1/datasets/{self._offered[dataset_id]}")
             del self._offered[dataset_id]
-        for dataset_id in granted.keys() - self._offered.keys():
+        self._refused &= granted.keys()
+        for dataset_id in granted.keys() - self._offered.keys() - self._refused:
             dataset = granted[dataset_id]
             facts = {"name": dataset.name, "n": dataset.n, "schema": json.loads(dataset.dataset_schema)}
-            made = link.asked(KnownDataset, "PUT", f"/v1/sites/datasets/{dataset_id}", facts)
-            self._offered[dataset_id] = made.id
+            try:
+                made = link.asked(KnownDataset, "PUT", f"/v1/sites/datasets/{dataset_id}", facts)
+            except OverError as refused:
+                log.warning("the hub refuses a dataset", dataset=dataset_id, status=refused.args[0])
+                self._refused.add(dataset_id)
+            else:
+                self._offered[dataset_id] = made.id
 
     def _answer(self, link: Link) -> None:
         """Take one step with each question, and wait for further ones: here for our jobs, else at the hub."""

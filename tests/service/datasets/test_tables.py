@@ -402,7 +402,8 @@ def test_numbers_are_read_in_the_format_that_is_declared(tmp_path: Path, form: s
 
 
 @pytest.mark.parametrize(
-    "form", ["1,234,5", "1234", "$1,234.5€", "1.234.5", "many", "{1234.5", "1,234.56", ""]
+    "form",
+    ["1,234,5", "1234", "1234.5e", "E 1234.5", "$1,234.5€", "1.234.5", "many", "{1234.5", "1,234.56", ""],
 )
 def test_a_number_format_that_is_none_is_refused(form: str) -> None:
     with pytest.raises(ValidationError, match="number_format"):
@@ -473,3 +474,34 @@ def test_a_zone_that_nobody_knows_is_refused_and_times_beyond_calendars_are_read
     lost = pa.table({"x": pa.array(far, pa.timestamp("s", "Atlantis/Town"))})
     ((_, _, rule),) = refused(tmp_path, table_as(lost, "arrow"), "arrow", one("date"))
     assert rule == "has times in a zone that is not known here: write them in UTC, or as dates"
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_gap_is_no_category_that_is_named_like_a_number_without_end(tmp_path: Path, form: Any) -> None:
+    schema = one("category", categories=["Inf", "nan", "Low"], missing="category")
+    texts = ["Inf", "", "Low", "NA", "nan", "Infinity"]
+    content = column(*texts) if form == "csv" else json.dumps([{"x": text} for text in texts]).encode()
+    assert refused(tmp_path, content, form, schema)[0][0] == 5  # of all of these only the last one is none
+    content = (
+        column(*texts[:5]) if form == "csv" else json.dumps([{"x": text} for text in texts[:5]]).encode()
+    )
+    _, rows = taken(tmp_path, content, form, schema)
+    np.testing.assert_array_equal(rows[:, 0], [0, np.nan, 2, np.nan, 1])
+
+
+def test_digits_with_an_underscore_are_another_category_than_those_without(tmp_path: Path) -> None:
+    schema = one("category", categories=["10", "20"])
+    assert [record for record, _, _ in refused(tmp_path, column("10", "2_0"), "csv", schema)] == [1]
+
+
+def test_an_empty_line_among_records_of_one_column_is_asked_about(tmp_path: Path) -> None:
+    schema = one("number", missing="filled", fill=0)
+    assert refused(tmp_path, b"\nx\n1\n\n\n3\n", "csv", schema) == [
+        (
+            None,
+            None,
+            "has nothing in line 4, which may be a gap or an empty line: write NA there, or delete it",
+        )
+    ]
+    _, rows = taken(tmp_path, b'\nx\n1\n""\nNA\n3\n\n\n', "csv", schema)
+    np.testing.assert_array_equal(rows, [[1], [np.nan], [np.nan], [3]])

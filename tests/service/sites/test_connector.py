@@ -49,14 +49,17 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def connected(database: Database, answer: Answer, monkeypatch: pytest.MonkeyPatch) -> Connector:
+def connected(
+    database: Database, answer: Answer, monkeypatch: pytest.MonkeyPatch, *, offers: bool = False
+) -> Connector:
     """The connector of a site to a hub that answers so."""
     link = Link(HUB)
     link._http = httpx.Client(base_url="http://hub", transport=httpx.MockTransport(answer))
     monkeypatch.setattr(Hub, "link", lambda _: link)
     world = World.make(database)
-    with database.write() as session:  # nothing is offered
-        session.execute(delete(Grant).where(Grant.analyst_id == world.analyst))
+    if not offers:
+        with database.write() as session:
+            session.execute(delete(Grant).where(Grant.analyst_id == world.analyst))
     return Connector(HUB, taking_in(database, world))
 
 
@@ -117,3 +120,23 @@ def test_a_list_of_datasets_without_end_is_broken_off(
     with pytest.raises(UnfitAnswerError, match="more than 100 datasets"):
         it._offer(it._hub.link())
     assert len(pages) == 101
+
+
+def test_a_dataset_that_the_hub_refuses_does_not_keep_back_the_site(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that was allowed once may be refused by a newer hub. It is offered once in each connection."""
+    asked, offered = list[str](), list[str]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/datasets":
+            return answering(content={"datasets": [], "next": None})
+        if request.method == "PUT":
+            offered.append(request.url.path)
+            return httpx.Response(422)
+        asked.append(request.url.path)
+        return answering(content={"questions": [], "mark": f"mark-{len(asked)}"})
+
+    kept(connected(database, answer, monkeypatch, offers=True), 2.0, monkeypatch)
+    assert len(asked) > 5
+    assert len(offered) == 1

@@ -210,6 +210,11 @@ class Lines:
         columns = self._dialect.written
         return refusal(f"has {cells} cells in line {self(record)}, and {columns} columns in its header")
 
+    def blank_among(self, records: int) -> int | None:
+        """Return the first line with nothing on it that one of so many records follows; None without one."""
+        before = self._before[self._before <= self._before_records + records]
+        return int(before[0]) if len(before) else None
+
     @property
     def unreadable(self) -> str | None:
         """What is wrong in the first line that cannot be read, in words; None where all of them can."""

@@ -269,13 +269,15 @@ def _places(known: Sequence[str]) -> dict[str, float]:
 
 
 def _normal(text: str) -> str:
-    """The shortest form of a number, whole numbers of any length, else the text itself."""
+    """Return the shortest form of a finite number, whole numbers of any length, else the text itself."""
+    if "_" in text:  # of programs, not of data
+        return text
     try:
         return str(int(text))
     except ValueError:
         pass
     try:
-        return _short(float(text))
+        return _short(float(text)) or text  # "Inf" may be a category: its form is not that of a gap
     except ValueError:
         return text
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 
 _SPACES = " \u00a0\u202f"
-_SIGN = r"[^\d\s+\-.,'’{}]{1,5}"
+_SIGN = r"([^\d\s+\-.,'’{}eE]|[^\d\s+\-.,'’{}]{2,5})"
+"""A sign is no e alone: that would be the exponent's of 1e5, too."""
+
 NUMBER_FORMAT = rf"^({_SIGN} ?)?1[ ,.']?234[.,]5( ?{_SIGN})?$"
 """What a number format looks like: how a file writes one thousand two hundred and thirty-four and a half."""
 

@@ -93,7 +93,8 @@ def read_typed_csv(source: Path, layout: Layout) -> Generator[Block]:
     """The records of a csv file, whatever its delimiter and its encoding among the usual ones.
 
     Raises:
-        RefusedUploadError: it has no header with the declared columns, or lines of another width.
+        RefusedUploadError: it has no header with the declared columns, lines of another width, or of one
+            column with gaps a line with nothing on it between two records.
     """
     assert layout.columns is not None  # noqa: S101 - of typed tables
     dialect = dialect_of(source, layout)
@@ -119,6 +120,11 @@ def read_typed_csv(source: Path, layout: Layout) -> Generator[Block]:
             start += batch.num_rows
     except pa.ArrowInvalid:
         raise refusal(lines.unreadable or "is not a whole csv file") from None
+    has_gaps = layout.columns[0].missing != "refused"
+    if start and len(names) == 1 and has_gaps and (line := lines.blank_among(start)) is not None:
+        raise refusal(
+            f"has nothing in line {line}, which may be a gap or an empty line: write NA there, or delete it"
+        )
     known = frozenset(each.casefold() for column in layout.columns for each in column.categories)
     if start and last_is_total(source, dialect, known):
         rule = f"ends with a row of totals in line {lines(start - 1)}: delete it, and upload the rest"
