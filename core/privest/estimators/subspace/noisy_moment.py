@@ -104,7 +104,9 @@ class NoisyMoment:
         spread = self.deviation / (sqrt(2.0) * np.maximum(gaps, self.deviation))
         for place, deviation in enumerate(reversed(start.selected), 1):
             spread[-place] = deviation
-        spread *= min(1.0, Grassmann(*start.basis.shape).natural_radius / float(np.linalg.norm(spread)))
+        # Gaps so large that the spread is 0 follow from released numbers that no honest gate gives.
+        length = max(float(np.linalg.norm(spread)), 1e-300)
+        spread *= min(1.0, Grassmann(*start.basis.shape).natural_radius / length)
         return at.tangent(spread * np.random.default_rng(_SEED).choice([-1.0, 1.0], spread.shape))
 
     def rivals(self, basis: Array) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 
 _SPACES = " \u00a0\u202f"
 _SIGN = r"([^\d\s+\-.,'’{}eE]|[^\d\s+\-.,'’{}]{2,5})"
@@ -39,7 +38,6 @@ class NumberFormat:
     point: str
 
     @classmethod
-    @cache
     def of(cls, text: str) -> "NumberFormat":
         """The format of which a text is the sample.
 
