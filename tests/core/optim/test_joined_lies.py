@@ -111,6 +111,6 @@ def test_weights_that_go_anywhere_are_seen(monkeypatch):
 
 
 def test_answers_of_any_size_lead_nowhere_either(monkeypatch):
-    """Statistics are total in their points, so that this holds without the bound on what a site answers, too."""
+    """Statistics are total in their points: this holds without the bound on what a site answers, too."""
     monkeypatch.setattr(joined, "_FURTHEST", np.inf)
     assert not caught(SUBSPACE, LARGEST)
