@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 NAMES = (
+    "ordinary",
     "frechet_mean",
     "planning",
     "plan_pace",

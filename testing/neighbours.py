@@ -5,9 +5,9 @@ tests. Those look at each statistic at chosen points besides, among hostile rows
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from math import inf, isfinite, sqrt
+from math import inf, isfinite, nan, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -17,8 +17,15 @@ from privest import manifolds
 from privest.arrays import Array, lengths
 from privest.estimators.column_ranges import ColumnCounts
 from privest.estimators.column_scales import Columns, Standardised
+from privest.estimators.frechet_mean.column_means import ColumnSum
 from privest.estimators.frechet_mean.distances import DistanceCounts
-from privest.estimators.frechet_mean.losses import ScaledGradient, SquaredDistance, SquaredDistanceChange
+from privest.estimators.frechet_mean.histogram import DistanceShares
+from privest.estimators.frechet_mean.losses import (
+    CandidateDistances,
+    ScaledGradient,
+    SquaredDistance,
+    SquaredDistanceChange,
+)
 from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses.curved import CurvedGradient
@@ -61,6 +68,7 @@ from privest.privacy import grid
 from privest.privacy.statistic import Statistic
 from privest.tables.columns import Column
 from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
+from privest.tables.recipe import Recipe
 from testing.hostile_rows import FEATURE_MAPS, FEATURES, PlacedCase, each_alone
 from testing.leading_eigenvector import LeadingEigenvector
 from testing.regression import Biweight, RegressionLoss
@@ -243,6 +251,15 @@ def _of_points() -> Iterator[Case]:
 
         yield Case(ScaledGradient(space), 1.0, record, asked, (size, size + 1))
         yield Case(DistanceCounts(space), 1.0, record, asked, (size, size + 1))
+
+        def among(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, Array]:
+            return place(free), np.array([0.1, 0.3, 1.0, 3.0])
+
+        def candidates(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, ...]:
+            return tuple(map(place, np.split(free, 2)))
+
+        yield Case(DistanceShares(space, 4), 1.0, record, among, (size, size))
+        yield Case(CandidateDistances(space, 2, 1.0), 1.0, record, candidates, (size, 2 * size))
         yield Case(Range(space, 1.0, is_declared=True).counts, 1.0, record, asked, (size, size + 1))
         away = Viewed(ColumnCounts(1, 4), Distance(space, place(np.full(size, 0.1))))
         yield Case(away, 1.0, record, _rising, (size, 4))
@@ -268,6 +285,8 @@ def _of_tables() -> Iterator[Case]:
 
     yield Case(SquaredDistance(space), 0.3, record, lambda free: free, (3, 3))
 
+    yield from _of_column_sums()
+
     for unsigned in (False, True):
         yield Case(ColumnCounts(3, 4, unsigned), 1.0, _row, _rising, (3, 12))
 
@@ -279,6 +298,34 @@ def _of_tables() -> Iterator[Case]:
         yield Case(Standardised(statistic), 1.0, _row, units, (3, 6))
     some = Coordinates(("a", "b", "c"), (0, 2, 3), (-1, 4, -1), np.zeros(3), np.ones(3))
     yield Case(Viewed(ColumnCounts(3, 4), some), 1.0, _row, _rising, (5, 12))
+
+
+def _of_column_sums() -> Iterator[Case]:
+    """Sums of numbers, yes/no, categories and gaps, within intervals that a run chose."""
+    number, yes = Column("a", "number", -1.0, 1.0), Column("b", "boolean")
+    three = Column("c", "category", categories=("x", "y", "z"))
+    gaps = Column("d", "number", -1.0, 1.0, missing="filled", fill=1.0)
+    for columns in ((number,), (number, number, yes), (three, number), (three, yes, gaps)):
+        named = tuple(replace(column, name=f"c{at}") for at, column in enumerate(columns))
+        recipe = metadata_for(PointsMetadata, TableMetadata(1, named), TableChoice()).recipe
+        assert recipe is not None
+        size = len(recipe.features)
+
+        def image(free: Array, recipe: Recipe = recipe) -> Array:
+            values = [
+                (nan if column.missing == "filled" and value > 1 else value)
+                if column.is_ordered
+                else float(int(10 * abs(value)) % len(column.values))
+                for column, value in zip(recipe.columns, free.tolist(), strict=True)
+            ]
+            return recipe(np.array(values)[None])
+
+        def interval(free: Array, recipe: Recipe = recipe, size: int = size) -> Columns:
+            numbers = np.isin(np.arange(size), recipe.numbers)
+            scale = np.where(numbers, np.exp(np.clip(free[size:], -2, 0)), 1.0)
+            return Columns(np.where(numbers, np.clip(free[:size], -1, 1), 0.0), scale, 1.0)
+
+        yield Case(ColumnSum(recipe), 1.0, image, interval, (len(columns), 2 * size))
 
 
 def _of_vectors() -> Iterator[Case]:

@@ -145,7 +145,9 @@ class Estimate(Shown):
         if "low" not in numbers:
             return numbers
         shown = [
-            with_error(value, _half(low, value, high))
+            with_error(value, half)
+            if (half := _half(low, value, high)) is not None
+            else (brief(value), "none")
             for low, value, high in zip(numbers["low"], numbers["value"], numbers["high"], strict=True)
         ]
         return {"name": numbers["name"], "value": [a for a, _ in shown], "± in 95 %": [b for _, b in shown]}
@@ -182,7 +184,9 @@ def _directions(names: Sequence[str], basis: Array, called: str = "direction") -
 
 
 def _half(low: Any, value: Any, high: Any) -> Any:
-    """Half the width of an interval: of dates in days, in words."""
+    """Half the width of an interval: of dates in days, in words; None where no interval is stated."""
+    if low is None:
+        return None
     if isinstance(value, str):
         days = max(_day(high) - _day(value), _day(value) - _day(low))
         return f"{days.days} days"
@@ -236,16 +240,17 @@ class FrechetMean(Estimate):
     def _covered(self) -> Covered:
         if not self._columns():
             return Covered()
-        own = "" if self.job.estimate.scales else ", in halves of the widths of their bounds"
         return Covered(
             "by noise and clipping, from the mean of these very records",
-            together=f"all columns at once{own}",
+            together="all columns at once, in halves of the widths of their bounds",
         )
 
     def _said(self) -> list[tuple[str, str]]:
-        fills = filled([each.name for each in self._columns()], self.schema)
-        told = [f"of {name} as {brief(value)}" for name, value in fills.items()]
-        return [*([("gaps count", ", ".join(told))] if told else []), *super()._said()]
+        names = {each.name for each in self._columns()}
+        features = [name.removesuffix(" filled") for name in names if name.endswith(" filled")]
+        fills = filled([name for name in features if name in names], self.schema)
+        told = [f"{name} filled: every gap counts as {brief(value)}" for name, value in fills.items()]
+        return [*super()._said(), *([("with gaps", "; ".join(told))] if told else [])]
 
     def _numbers(self, level: float) -> Numbers:
         columns = self._columns()
@@ -264,7 +269,7 @@ class FrechetMean(Estimate):
 
 def _wider(column: Any, factor: float) -> tuple[Any, Any]:
     """The interval of a column's mean, so many times as wide; ends of shares stay within 0 and 1."""
-    if factor == 1:
+    if factor == 1 or column.low is None:
         return column.low, column.high
     if isinstance(column.value, str):
         value = _day(column.value)

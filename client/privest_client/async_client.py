@@ -392,6 +392,7 @@ class AsyncClient(AsyncEstimates):
         columns: dict[str, Column] | None = None,
         drop: Sequence[str] = (),
         values_are_public: bool = False,
+        bounds: Literal["offered"] | None = None,
         name: str | None = None,
         label: str | None = None,
         confirm: bool | Callable[[Any], bool] | None = None,
@@ -415,6 +416,9 @@ class AsyncClient(AsyncEstimates):
             drop: of a frame without a schema, names of columns that stay at home.
             values_are_public: of a frame without a schema, whether bounds, categories and gaps may be read
                 off the values, as everybody may know these anyway. Then nothing is to be confirmed.
+            bounds: of a frame without a schema: numbers without declared bounds get those that a well-known
+                name suggests, as 0 to 110 for `age`, where a person confirms the schema that shows them.
+                With `confirm=True` they are used only if this is `offered`.
             name: for people.
             label: of a frame of numbers, the column that holds the class: then it is no table, but labelled.
             confirm: of an inferred schema: True where it needs no look, or what is asked; by default the
@@ -442,7 +446,16 @@ class AsyncClient(AsyncEstimates):
         if isinstance(rows, Table) or (schema is None and label is None and is_frame(rows)):
             if not isinstance(rows, Table):
                 unit = declared.pop("unit", None)
-                rows = table(rows, columns=columns, drop=drop, unit=unit, values_are_public=values_are_public)
+                if confirm is not True and not values_are_public:
+                    bounds = "offered"
+                rows = table(
+                    rows,
+                    columns=columns,
+                    drop=drop,
+                    unit=unit,
+                    values_are_public=values_are_public,
+                    bounds=bounds,
+                )
                 rows = replace(rows, path=None if drop else path)
                 if values_are_public and not callable(confirm):
                     announced(rows)

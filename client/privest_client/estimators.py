@@ -86,7 +86,7 @@ class Estimates(ABC):
         clip: float | None = None,
         step_size: float | None = None,
         steps: int | None = None,
-        solver: Literal['rgd', 'rsgd', 'rsvrg'] | None = None,
+        solver: Literal['noisy-sum', 'clipped-sum', 'rgd', 'rsgd', 'rsvrg'] | None = None,
         rate: float | None = None,
         sampling: Literal['poisson', 'fixed'] = 'poisson',
         epochs: int | None = None,
@@ -119,8 +119,10 @@ class Estimates(ABC):
                 optional.
             step_size: η of every step; a number above 0 and at most 100; optional.
             steps: number of steps; of `rsvrg` in an epoch; a whole number at least 1; optional.
-            solver: full gradients (`rgd`), random batches (`rsgd`), or both (`rsvrg`); by default
-                full gradients; one of rgd, rsgd, rsvrg; optional.
+            solver: of columns of a table one sum over their declared bounds (`noisy-sum`), by
+                default with closer bounds where these surely win (`clipped-sum`); of other data
+                full gradients (`rgd`, the default), random batches (`rsgd`), or both (`rsvrg`); one
+                of noisy-sum, clipped-sum, rgd, rsgd, rsvrg; optional.
             rate: probability of a record in a batch; a number above 0 and at most 1; optional.
             sampling: how batches are drawn; one of poisson, fixed; by default poisson.
             epochs: of `rsvrg`: number of epochs, S; a whole number at least 1; optional.
@@ -630,7 +632,7 @@ class AsyncEstimates(ABC):
         clip: float | None = None,
         step_size: float | None = None,
         steps: int | None = None,
-        solver: Literal['rgd', 'rsgd', 'rsvrg'] | None = None,
+        solver: Literal['noisy-sum', 'clipped-sum', 'rgd', 'rsgd', 'rsvrg'] | None = None,
         rate: float | None = None,
         sampling: Literal['poisson', 'fixed'] = 'poisson',
         epochs: int | None = None,

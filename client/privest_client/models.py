@@ -622,23 +622,26 @@ class ColumnErrorView(Model):
 class ColumnMeanView(Model):
     """
     The private mean of a column, or the share of records that are of a category.
+
+    Of a column whose gaps are filled it is of the known values. The mean of all records, gaps as their fill,
+    and the share of gaps follow it.
     """
 
     name: Annotated[str, Field(title='Name')]
     """
-    a column, `column=category`, or `column missing`
+    a column, `column=category`, `column filled`, or `column missing`
     """
     value: Annotated[float | str, Field(title='Value')]
     """
     in the column's own units; an ISO date of a column of dates
     """
-    low: Annotated[float | str, Field(title='Low')]
+    low: Annotated[float | str | None, Field(title='Low')]
     """
-    lower end of an interval of 95 % for the mean of these records
+    lower end of an interval of 95 % for the mean of these records; null where none holds
     """
-    high: Annotated[float | str, Field(title='High')]
+    high: Annotated[float | str | None, Field(title='High')]
     """
-    upper end
+    upper end; null where no interval holds
     """
     kind: Annotated[Literal['mean', 'share'], Field(title='Kind')]
 
@@ -963,13 +966,9 @@ class FrechetMeanEstimate(Model):
     """
     of a table: the mean of each column, in its own units, and the share of each category
     """
-    scales: Annotated[list[float] | None, Field(title='Scales')] = None
+    half_widths: Annotated[list[float] | None, Field(title='Half Widths')] = None
     """
-    of a table whose columns' scales were found: the units of `uncertainty`
-    """
-    deviations: Annotated[list[float] | None, Field(title='Deviations')] = None
-    """
-    where scales were found: root mean square error of each number of the point
+    of a table: half of the 95 % interval of each number of the point; 1e100 where none holds
     """
 
 
@@ -2028,7 +2027,9 @@ class ReleaseView(Model):
 
     statistic: Annotated[str, Field(title='Statistic')]
     count: Annotated[int, Field(title='Count')]
-    noise: Annotated[Literal['gaussian', 'laplace'], Field(title='Noise')]
+    noise: Annotated[
+        Literal['gaussian', 'laplace', 'independent-laplace'], Field(title='Noise')
+    ]
     scale: Annotated[float, Field(title='Scale')]
     """
     of the noise on the mean: σ, or Laplace scale
@@ -4159,6 +4160,12 @@ class DatasetView(Model):
     """
     your other datasets with the same rows, not told in lists; nothing follows from it
     """
+    outside_bounds: Annotated[dict[str, int] | None, Field(title='Outside Bounds')] = (
+        None
+    )
+    """
+    of a table, values outside the declared bounds, by columns that have any. They count as the nearer bound. Only the answer to your upload says this: it is not stored
+    """
 
 
 class FrechetMeanJob(Model):
@@ -4252,7 +4259,10 @@ class FrechetMeanPlanView(Model):
     """
     whether the question would wait for an owner's approval
     """
-    solver: Annotated[Literal['rgd', 'rsgd', 'rsvrg'], Field(title='Solver')]
+    solver: Annotated[
+        Literal['noisy-sum', 'clipped-sum', 'rgd', 'rsgd', 'rsvrg'],
+        Field(title='Solver'),
+    ]
     why: Annotated[str, Field(title='Why')]
     """
     this solver
@@ -5450,11 +5460,12 @@ class FrechetMeanPlanRequest(Model):
     """
     number of steps; of `rsvrg` in an epoch
     """
-    solver: Annotated[Literal['rgd', 'rsgd', 'rsvrg'] | None, Field(title='Solver')] = (
-        None
-    )
+    solver: Annotated[
+        Literal['noisy-sum', 'clipped-sum', 'rgd', 'rsgd', 'rsvrg'] | None,
+        Field(title='Solver'),
+    ] = None
     """
-    full gradients (`rgd`), random batches (`rsgd`), or both (`rsvrg`); by default full gradients
+    of columns of a table one sum over their declared bounds (`noisy-sum`), by default with closer bounds where these surely win (`clipped-sum`); of other data full gradients (`rgd`, the default), random batches (`rsgd`), or both (`rsvrg`)
     """
     rate: Annotated[Rate | None, Field(title='Rate')] = None
     """
@@ -5544,11 +5555,12 @@ class FrechetMeanRequest(Model):
     """
     number of steps; of `rsvrg` in an epoch
     """
-    solver: Annotated[Literal['rgd', 'rsgd', 'rsvrg'] | None, Field(title='Solver')] = (
-        None
-    )
+    solver: Annotated[
+        Literal['noisy-sum', 'clipped-sum', 'rgd', 'rsgd', 'rsvrg'] | None,
+        Field(title='Solver'),
+    ] = None
     """
-    full gradients (`rgd`), random batches (`rsgd`), or both (`rsvrg`); by default full gradients
+    of columns of a table one sum over their declared bounds (`noisy-sum`), by default with closer bounds where these surely win (`clipped-sum`); of other data full gradients (`rgd`, the default), random batches (`rsgd`), or both (`rsvrg`)
     """
     rate: Annotated[Rate | None, Field(title='Rate')] = None
     """

@@ -384,6 +384,12 @@ def upload(
     content = {"files": {"file": file}, "data": fields}
     response = yield from call(Request("POST", "/v1/datasets", content, repeatable=False))
     made = _read(Dataset, response)
+    if outside := made.values_outside():
+        warnings.warn(
+            f"values outside the declared bounds count as the nearer bound: {outside}. If they are right, "
+            "declare wider bounds and upload again",
+            stacklevel=2,
+        )
     if once:
         for other in made.same_rows or ():
             former = yield from fetch(Dataset, "GET", f"/v1/datasets/{other}")

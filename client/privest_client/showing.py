@@ -25,6 +25,9 @@ from privest_client.errors import SchemaMismatch
 from privest_client.reading import Cells, Shown, plain
 from privest_client.tables import Column, ShownColumns
 
+_NOT_BOUNDED = 1e100
+"""Stands for a distance that nothing bounds."""
+
 _SHOWN = 12
 """Columns whose forecast is shown."""
 
@@ -125,7 +128,20 @@ class Dataset(ShownColumns, models.DatasetView):
         declared = self.schema_.model_dump(mode="json", by_alias=True, exclude_none=True)
         if self.kind == "table":
             declared = {"unit": declared["unit"]} if "unit" in declared else {}
-        return [(name, str(value)) for name, value in declared.items()]
+        said = [(name, str(value)) for name, value in declared.items()]
+        outside = self.values_outside()
+        return (
+            [*said, ("outside the bounds", f"{outside}; they count as the nearer bound")] if outside else said
+        )
+
+    def values_outside(self) -> str:
+        """Return the values outside declared bounds by columns, as a text; empty if there are none.
+
+        Only the answer to an upload counts them.
+        """
+        counts = self.outside_bounds or {}
+        shown = ", ".join(f"{count:,} of {name}" for name, count in [*counts.items()][:_SHOWN])
+        return shown + (", …" if len(counts) > _SHOWN else "")
 
 
 @dataclass(frozen=True, repr=False)
@@ -279,14 +295,13 @@ def lines_of_answer(job: Any, covered: Covered) -> list[tuple[str, str]]:
         job: as the service tells it.
         covered: what its figures cover.
     """
-    rows, unit = list[tuple[str, str]](), covered.unit
+    rows, unit = [("warning", warning) for warning in dict.fromkeys(job.warnings)], covered.unit
     if covered.intervals:
         rows.append(("± is", covered.intervals))
     if job.uncertainty is not None and job.uncertainty.of:
         rows += _rows_of_error(job.uncertainty, covered)
     if job.forecast is not None:
         rows += _rows_of_forecast(job.forecast, unit)
-    rows += [("warning", warning) for warning in dict.fromkeys(job.warnings)]
     free = " (free: synthetic rows)" if job.dummy else " (free: answered before)" if job.reused else ""
     return [*rows, ("cost", amount(job.privacy) + free), ("job", f"{job.id}, {job.state}")]
 
@@ -295,7 +310,9 @@ def _rows_of_error(found: Any, covered: Covered) -> Iterator[tuple[str, str]]:
     """How far off an answer may be, by what its run found out."""
 
     def distance(value: float | None, besides: str = "") -> str:
-        return "unknown" if value is None else f"{value:.4g}{covered.unit}{besides}"
+        if value is None or value >= _NOT_BOUNDED:
+            return "unknown"
+        return f"{value:.4g}{covered.unit}{besides}"
 
     together = f": {covered.together}" if covered.together else ""
     yield "off by at most", f"{distance(found.radius_95)} in 95 of 100 runs, from {found.of}{together}"

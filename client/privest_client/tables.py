@@ -10,7 +10,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from math import ceil, floor, isnan, log10
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import narwhals as nw
 import numpy as np
@@ -21,6 +21,7 @@ from privest_client.csv_files import last_is_total
 from privest_client.declaring import as_columns, between, faults_of, misdeclared, rows_at
 from privest_client.errors import SchemaMismatch
 from privest_client.frames import framed
+from privest_client.known_bounds import offered
 from privest_client.reading import Cells, Shown, brief
 
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
@@ -42,6 +43,11 @@ class ShownColumns(Shown):
     def _declared(self) -> Sequence[Column]:
         raise NotImplementedError
 
+    @property
+    def _offered(self) -> Sequence[str]:
+        """Names of columns whose bounds their names suggested."""
+        return ()
+
     def to_frame(self, backend: str | None = None) -> Any:
         """What the schema says of each column, as a frame.
 
@@ -57,7 +63,10 @@ class ShownColumns(Shown):
         return {
             "column": [column["name"] for column in self._declared],
             "type": [column["type"] for column in self._declared],
-            "values": [_values(column) for column in self._declared],
+            "values": [
+                _values(column) + (" (offered by its name)" if column["name"] in self._offered else "")
+                for column in self._declared
+            ],
             "a gap": [_gap(column) for column in self._declared],
         }
 
@@ -71,12 +80,14 @@ class Table(ShownColumns):
         schema: as the service takes it.
         read: what was read off the values, in words; empty unless their owner said that they are public.
         path: of a file that has these columns and no others, and is sent as it is; None of frames.
+        offered: names of columns whose bounds come from their names alone.
     """
 
     frame: nw.DataFrame[Any]
     schema: dict[str, Any]
     read: Sequence[str] = field(default=())
     path: Path | None = None
+    offered: Sequence[str] = field(default=())
 
     @property
     def columns(self) -> list[Column]:
@@ -86,6 +97,10 @@ class Table(ShownColumns):
     @property
     def _declared(self) -> Sequence[Column]:
         return self.columns
+
+    @property
+    def _offered(self) -> Sequence[str]:
+        return self.offered
 
     def csv(self) -> str:
         """The rows as a csv file, with dates in ISO form and nothing for a gap."""
@@ -115,7 +130,14 @@ class Table(ShownColumns):
         return self.frame.with_columns(*changed) if changed else self.frame
 
     def _said(self) -> list[tuple[str, str]]:
-        return [("read off the values", each) for each in self.read]
+        read = [("read off the values", each) for each in self.read]
+        if not self.offered:
+            return read
+        other = as_columns(self.offered[0], low="…", high="…")
+        return [
+            *read,
+            ("offered bounds", f"values beyond count as the nearer bound; for others pass {other}"),
+        ]
 
     def _title(self) -> str:
         return f"Schema of a table of {len(self.columns)} columns"
@@ -133,6 +155,7 @@ def table(
     drop: Sequence[str] = (),
     unit: Mapping[str, Any] | None = None,
     values_are_public: bool = False,
+    bounds: Literal["offered"] | None = None,
 ) -> Table:
     """A frame as a table whose schema follows from names and dtypes alone, and from what is said of columns.
 
@@ -145,6 +168,8 @@ def table(
         unit: whose rows are one record: `column` and `rows`.
         values_are_public: whether bounds, categories and gaps may be read off the values, as everybody may
             know these anyway. Bounds are rounded outwards.
+        bounds: `offered` for bounds of well-known names, as 0 to 110 of `age`, where none are declared. They
+            come from the name alone.
 
     Raises:
         SchemaMismatch: names, dtypes or gaps need a word, or what is said of columns is none; it says so of
@@ -152,6 +177,8 @@ def table(
     """
     if not is_frame(frame):
         raise SchemaMismatch(instead_of(frame) or _A_FRAME.format(type(frame).__name__))
+    if bounds not in (None, "offered"):
+        raise SchemaMismatch(f"declare bounds of a column as {as_columns('age', low=0, high=110)}")
     said = said_of_columns(columns)
     dropped = {column_name(name): None for name in ([drop] if isinstance(drop, str) else drop)}
     whole, faults = named(frame), [*_faults_of_names(frame, dropped)]
@@ -165,7 +192,7 @@ def table(
         place = len(whole) - 1
         faults.append(f"its last row, row {place} counted from 0, holds totals: leave it out, as frame[:-1]")
     faults += [f"{key}: {each}" for key in keys if key in there for each in _unit_faults(whole[key])]
-    found, doubts = list[Column](), list[str]()
+    found, doubts, by_name = list[Column](), list[str](), list[str]()
     read: dict[str, list[str]] = {"bounds": [], "categories": [], "forms of dates": [], "gaps": []}
     for name in (name for name in kept if name not in keys):
         if wrong := misdeclared(name, said.get(name, {})):
@@ -177,6 +204,9 @@ def table(
                 f"{name}: {_INDEX.format(as_columns(name, type='integer'), drop=[name], name=name)}"
             )
             continue
+        if bounds and (offer := offered(declared)):
+            declared |= offer
+            by_name.append(name)
         column = _read(whole[name], declared) if values_are_public else declared
         told = faults_of(whole[name], column)
         faults += [f"{name}: {each}" for each in told.faults]
@@ -191,7 +221,7 @@ def table(
     if unit:
         schema["unit"] = {**unit, "column": keys[0]}
     learnt = [f"{what} of {', '.join(names)}" for what, names in read.items() if names]
-    return Table(whole.select(kept), schema, learnt)
+    return Table(whole.select(kept), schema, learnt, offered=by_name)
 
 
 def said_of_columns(columns: Any) -> dict[str, Any]:
@@ -475,7 +505,7 @@ def _values(column: Column) -> str:
     low, high = column.get("low"), column.get("high")
     if low is not None or high is not None:
         return f"{brief(low)} to {brief(high)}{_days(column)}"
-    return "" if column["type"] == "boolean" else f"no bounds: found at a price{_days(column)}"
+    return "" if column["type"] == "boolean" else f"no bounds: a mean may lack an interval{_days(column)}"
 
 
 def _days(column: Column) -> str:

@@ -98,9 +98,10 @@ MEANS = FrechetMean(
         "frechet-mean",
         {
             "point": [0.1, 0.2, 0.3],
-            "scales": None,
             "columns": [
                 column("body_mass_g", 4150.0, 4201.7, 4253.4),
+                column("body_mass_g filled", 4150.0, 4201.0, 4253.0),
+                column("paid", None, 12.5, None),
                 column("seen", "2008-05-01", "2008-05-11", "2008-05-20"),
                 column("species=Adelie", 0.0, 0.02, 0.07, "share"),
             ],
@@ -108,6 +109,7 @@ MEANS = FrechetMean(
     ),
     {"kind": "table", "columns": [
         {"name": "body_mass_g", "type": "number", "missing": "filled", "fill": 4200},
+        {"name": "paid", "type": "number"},
         {"name": "seen", "type": "date"},
         {"name": "species", "type": "category", "categories": ["Adelie", "Gentoo"]},
         {"name": "not_asked", "type": "number", "missing": "filled", "fill": 0},
@@ -118,23 +120,32 @@ MEANS = FrechetMean(
 def test_means_of_columns_are_read_in_their_own_units() -> None:
     assert repr(MEANS).splitlines() == [
         "Answer of frechet-mean on ds_1",
-        "  name            value       ± in 95 %",
-        "  body_mass_g     4202        52",
-        "  seen            2008-05-11  10 days",
-        "  species=Adelie  0.020       0.050",
-        "gaps count: of body_mass_g as 4200",
+        "  name                value       ± in 95 %",
+        "  body_mass_g         4202        52",
+        "  body_mass_g filled  4201        52",
+        "  paid                12.5        none",
+        "  seen                2008-05-11  10 days",
+        "  species=Adelie      0.020       0.050",
+        "warning: few records",
         "± is: by noise and clipping, from the mean of these very records",
         "off by at most: 0.1 in 95 of 100 runs, from the mean of these records: all columns at once, in "
         "halves of the widths of their bounds",
         "by the noise alone: 0.08",
         "by clipping, penalties and unfinished steps: unknown",
         "standard error of few records: 0.02, in no other figure",
-        "warning: few records",
         "cost: ε = 1, δ = 1e-06",
         "job: job_1, committed",
+        "with gaps: body_mass_g filled: every gap counts as 4200",
     ]
-    assert MEANS._repr_html_().count("<tr>") == 4 + 9
-    assert MEANS.columns == {"body_mass_g": 4201.7, "seen": "2008-05-11", "species=Adelie": 0.02}
+    assert MEANS._repr_html_().count("<tr>") == 6 + 9
+    assert MEANS.columns == {
+        "body_mass_g": 4201.7,
+        "body_mass_g filled": 4201.0,
+        "paid": 12.5,
+        "seen": "2008-05-11",
+        "species=Adelie": 0.02,
+    }
+    assert MEANS.interval()["paid"] == (None, None)
     assert MEANS.interval()["body_mass_g"] == (4150.0, 4253.4)
 
 
@@ -156,7 +167,7 @@ def test_answers_become_frames_of_the_library_that_is_asked_for() -> None:
     frame = MEANS.to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert list(frame.columns) == ["name", "value", "low", "high", "kind"]
-    assert MEANS.to_frame("polars")["value"].to_list() == ["4201.7", "2008-05-11", "0.02"]
+    assert MEANS.to_frame("polars")["value"].to_list() == ["4201.7", "4201.0", "12.5", "2008-05-11", "0.02"]
     assert FITTED.to_frame("polars").equals(pl.from_pandas(FITTED.to_frame()))
 
 

@@ -144,7 +144,7 @@ def test_the_tutorial(
     mean, client = left["mean"], left["client"]
     low, high = mean.interval(0.999999)["height"]
     assert low < left["rows"]["height"].mean() < high
-    names = {"height", "weight", "weight missing", "smoker", "ward=North", "ward=South"}
+    names = {"height", "weight", "weight filled", "weight missing", "smoker", "ward=North", "ward=South"}
     assert mean.columns.keys() == names
     assert "is left: room for ε = " in said
     spent = [client.budget().told.spent.epsilon]

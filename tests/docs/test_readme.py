@@ -38,8 +38,19 @@ def test_demo_tells_the_whole_story() -> None:
         demo.split(), cwd=ROOT, capture_output=True, text=True, timeout=HANG_GUARD, check=False
     )
     assert told.returncode == 0, told.stderr
-    for part in ("Private Fréchet means", "foretold", "told", "The bill", "budget-exceeded", "HTTP 409"):
-        assert part in told.stdout
+    parts = ("Means of ordinary columns", "95 % interval", "Private Fréchet means", "The bill", "HTTP 409")
+    places = [told.stdout.index(part) for part in parts]
+    assert places == sorted(places)  # it begins with ordinary columns
+    assert "budget-exceeded" in told.stdout
+    number, interval = r"[\d.,]+%?", r"([\d.,]+)%? to ([\d.,]+)%?"
+    lines = re.findall(
+        rf"^│   (\w+) .*│ +{number} │ +{number} │ +{interval} │ +({number}) │$", told.stdout, re.M
+    )
+    assert [name for name, *_ in lines] == ["age", "bmi", "malignant", "area"]
+    for _, low, high, true in lines:
+        assert float(low.replace(",", "")) < float(high.replace(",", ""))
+        assert float(true.strip("%").replace(",", "")) > 0
+    assert re.search(r"│   area +│ +none │ unknown │ .* │ +none │", told.stdout)  # no bounds, no interval
 
 
 def test_every_call_works_as_shown(tmp_path: Path) -> None:

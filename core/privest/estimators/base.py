@@ -63,6 +63,11 @@ class BasePlan(ABC):
         """Least number of owners that the plan is for."""
         return 1
 
+    @property
+    def one_dataset(self) -> str | None:
+        """Why the plan works on one dataset only, in words fit for the analyst; None if it takes several."""
+        return None
+
     def counts(self, place: int) -> tuple[int, ...]:  # noqa: ARG002 - here all owners do the same
         """How often the owner at a place among several makes each release; it is public, as all of a plan."""
         return tuple(release.count for release in self.releases)

@@ -87,6 +87,10 @@ class ColumnCounts:
         """In each column two records count at different nodes at most, and no entry is negative."""
         return sqrt(2.0) * clip
 
+    def l1_diameter(self, clip: float) -> float:
+        """Two records differ by 2·clip/√columns in each column at most."""
+        return 2.0 * sqrt(self.columns) * clip * (1 + 1e-12)
+
     @any_floats
     def clipped_sum(self, nodes: Array, rows: Array, clip: float) -> Array:
         """Σ of the records' counts: clip/√columns for each of their values.

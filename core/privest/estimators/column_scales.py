@@ -16,7 +16,7 @@ from privest.privacy.budget import PrivacyBudget
 from privest.privacy.clipping import any_floats
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic, Statistic
+from privest.privacy.statistic import AnyStatistic, Statistic, l1_diameter
 from privest.tables.columns import listed
 from privest.tables.recipe import Recipe
 
@@ -71,7 +71,16 @@ class Columns:
 
     def images(self, rows: Array) -> Array:
         """(..., columns) records in these units."""
-        return np.clip((rows - self.center) / self.scale, -self.most, self.most)
+        images = self._standardised(rows)
+        return np.clip(images, -self.most, self.most, out=images if images is not rows else None)
+
+    def _standardised(self, rows: Array) -> Array:
+        """(..., columns) records in these units; the same array where they are in these units already."""
+        if not self.center.any() and (self.scale == 1).all():
+            return rows
+        images = rows - self.center
+        images /= self.scale
+        return images
 
     def values(self, images: Array) -> Array:
         """(..., columns) records of these images."""
@@ -100,6 +109,10 @@ class Standardised(Generic[Query]):
     def diameter(self, clip: float) -> float:
         """Bound on the distance between two records' vectors: the statistic's own."""
         return self.statistic.diameter(clip)
+
+    def l1_diameter(self, clip: float) -> float:
+        """Bound on their L1 distance: the statistic's own."""
+        return l1_diameter(self.statistic, clip)
 
     @any_floats
     def clipped_sum(self, query: tuple[Columns, Query], rows: Array, clip: float) -> Array:

@@ -46,6 +46,9 @@ vector. docs/reproductions.md has the measurement."""
 _STANDS_FOR = 1e-6
 """Largest δ of the common plan's target. This target only encodes a μ; nobody is promised it."""
 
+_ANY_SLACK = 1e300
+"""Slack per μ² of the common plan's target: no bound, of a budget whose noise stays Gaussian."""
+
 _MOST_RELEASES = 10_000
 """Most releases of all datasets together. Each has its own noise, is stored and is shown."""
 
@@ -182,7 +185,13 @@ def plan(
     spend = np.array([t.epsilon if pure else mu_for(t.epsilon, t.delta) for t in targets])
     whole = replace(shapes[0], n=int(counts.sum()))
 
-    best = plan_one(whole, targets[int(np.argmax(spend))])
+    # All owners have one kind of noise: Gaussian where the budget of one of them counts μ².
+    owned_by = next((each for each in targets if not each.adds_up), targets[int(np.argmax(spend))])
+    best = plan_one(
+        whole, replace(targets[int(np.argmax(spend))], slack_per_mu_squared=owned_by.slack_per_mu_squared)
+    )
+    if best.target.delta == 0 and not pure:
+        return plan(plan_one, shapes, [PrivacyTarget(each.epsilon, 0.0) for each in targets])
     size = max(release.size for release in best.releases)
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         # Beyond these limits the weights do not change any more.
@@ -220,11 +229,13 @@ def _refuse(shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget])
 
 
 def require_owners(course: BasePlan, count: int) -> None:
-    """Refuse a plan of rounds in which nobody would take part.
+    """Refuse a plan that is not for so many owners.
 
     Raises:
-        ValueError: it has more turns than there are owners.
+        ValueError: it is for one dataset, or has more turns than there are owners.
     """
+    if count > 1 and course.one_dataset:
+        raise ValueError(course.one_dataset)
     if count < course.fewest_owners:
         raise ValueError(
             f"with {course.fewest_owners} turns there must be as many datasets, and here are {count}: "
@@ -268,7 +279,7 @@ def _stands_for(worth: float, n: int, *, pure: bool) -> PrivacyTarget:
         epsilon = worth / n if pure else epsilon_within(worth / n, delta)
     if not 0.0 < epsilon < inf:
         raise ValueError("these epsilons are too small or too large for a common plan")
-    return PrivacyTarget(epsilon, delta)
+    return PrivacyTarget(epsilon, delta, None if pure else _ANY_SLACK)
 
 
 def _weights(counts: Array, noise: Array) -> Array:
@@ -308,10 +319,10 @@ def _releases(course: BasePlan, counts: Sequence[int], n: int, target: PrivacyTa
     batches = iter(_batches(course, together, n, target, ratio) if together else ())
     found = list[Release]()
     for release, count in made:
-        if isinstance(release, AlternativeSum):
-            raise ValueError("a choice among classifiers works on one dataset only: name one")
         if isinstance(release, NoisySum):
-            found.append(_full(release, count, n, ratio * _SAFE * _freed(course, counts, release.statistic)))
+            full = _full(release, count, n, ratio * _SAFE * _freed(course, counts, release.statistic))
+            alternative = isinstance(release, AlternativeSum)
+            found.append(AlternativeSum.of(full, release.run, full.statistic) if alternative else full)
         elif not isinstance(release, SubsampledSum):
             raise ValueError("spider works on one dataset only: name one, or ask for the solver escape")
         elif release.noise == "gaussian":

@@ -10,7 +10,7 @@ import numpy as np
 from privest.arrays import Array, lengths
 from privest.manifolds import Manifold
 from privest.privacy.clipping import any_floats
-from privest.privacy.statistic import Statistic
+from privest.privacy.statistic import Statistic, l1_diameter
 from privest.tables.recipe import Recipe
 
 Query = TypeVar("Query")
@@ -139,6 +139,10 @@ class Viewed(Generic[Query]):
     def diameter(self, clip: float) -> float:
         """The statistic's own, as a view takes each record by itself."""
         return self.statistic.diameter(clip)
+
+    def l1_diameter(self, clip: float) -> float:
+        """The statistic's own, likewise."""
+        return l1_diameter(self.statistic, clip)
 
     def clipped_sum(self, query: Query, rows: Array, clip: float) -> Array:
         """Σ of the statistic's vectors of what is seen of the records; see `Statistic`."""

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 from typing import ClassVar
 
 import numpy as np
@@ -75,6 +75,16 @@ class Manifold(ABC):
     def size_of(self, point: Array) -> float:
         """Unit of distances near a point: float64 resolves 1e-16 of it there, but for a factor."""
         return 1.0
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance between two points; infinite where there is none, or where it is not known."""
+        return inf
+
+    @property
+    def cut_distance(self) -> float:
+        """Least distance of two points that several shortest geodesics join; infinite if there are none."""
+        return inf
 
     @property
     @abstractmethod

@@ -37,6 +37,14 @@ class Grassmann(Frames):
         """The largest distance between two subspaces."""
         return sqrt(min(self.rank, self.size - self.rank)) * pi / 2
 
+    @property
+    def diameter(self) -> float:
+        return self.natural_radius
+
+    @property
+    def cut_distance(self) -> float:
+        return pi / 2
+
     def project_tangent(self, base: Array, a: Array) -> Array:
         return a - base @ (transposed(base) @ a)
 

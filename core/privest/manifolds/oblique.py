@@ -48,6 +48,14 @@ class Oblique(Embedded):
         """The largest distance between two points."""
         return sqrt(self.rank) * pi
 
+    @property
+    def diameter(self) -> float:
+        return self.natural_radius
+
+    @property
+    def cut_distance(self) -> float:
+        return pi
+
     @cached_property
     def _sphere(self) -> Sphere:
         """The sphere of one column."""

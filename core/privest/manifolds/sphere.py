@@ -65,6 +65,14 @@ class Sphere(Embedded):
         """The largest distance between two points."""
         return pi
 
+    @property
+    def diameter(self) -> float:
+        return self.natural_radius
+
+    @property
+    def cut_distance(self) -> float:
+        return pi
+
     def broken_rule(self, x: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             length = lengths(x)

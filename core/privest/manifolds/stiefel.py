@@ -42,6 +42,10 @@ class Stiefel(Frames):
         """Half the length up to which geodesics are shortest. Within it the logarithm is always found."""
         return pi / 2
 
+    @property
+    def cut_distance(self) -> float:
+        return pi
+
     def random_point(self, rng: np.random.Generator) -> Array:
         """A point within distance 1 of the reference, so that the logarithm between any two is found."""
         v = self.project_tangent(self.reference, rng.standard_normal(self.shape))

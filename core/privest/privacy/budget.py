@@ -9,6 +9,7 @@ from privest.privacy.calibration import epsilon_within, gaussian_delta, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.mechanisms import (
+    Noise,
     NoisySum,
     Release,
     SampledSum,
@@ -19,7 +20,7 @@ from privest.privacy.mechanisms import (
     parted,
     subsampled_sum,
 )
-from privest.privacy.statistic import AnyStatistic
+from privest.privacy.statistic import AnyStatistic, l1_diameter
 from privest.records import CHUNK
 
 LEAST_RATE = 1e-12
@@ -117,7 +118,7 @@ class PrivacyBudget:
         share: float = 1.0,
         count: int = 1,
     ) -> NoisySum:
-        """`count` sums over all records that together cost a share of this budget.
+        """`count` sums over all records that together cost a share of this budget, with the least noise.
 
         Args:
             statistic: the summed statistic.
@@ -126,16 +127,24 @@ class PrivacyBudget:
             share: share in (0, 1] of ε if the budget is pure, otherwise of μ².
             count: how often the sum is released.
         """
-        return noisy_sum(
-            "laplace" if self.pure else "gaussian",
-            n=self.n,
-            size=statistic.size,
-            clip=clip,
-            loss=self.part(share / count).whole * ROUNDING_GUARD,
-            count=count,
-            statistic=name,
-            diameter=statistic.diameter(clip),
-        )
+
+        def noisy(noise: Noise, diameter: float) -> NoisySum:
+            return noisy_sum(
+                noise,
+                n=self.n,
+                size=statistic.size,
+                clip=clip,
+                loss=self.part(share / count).whole * ROUNDING_GUARD,
+                count=count,
+                statistic=name,
+                diameter=diameter,
+            )
+
+        if not self.pure:
+            return noisy("gaussian", statistic.diameter(clip))
+        by_length = noisy("laplace", statistic.diameter(clip))
+        by_coordinate = noisy("independent-laplace", l1_diameter(statistic, clip))
+        return by_coordinate if by_coordinate.deviation < by_length.deviation else by_length
 
     def sample(self, share: float) -> int | None:
         """How many records a release may look at, in whole chunks; None where it is all of them.
@@ -332,11 +341,18 @@ def describe_mechanism(releases: Sequence[Release], statistics: Mapping[str, Any
     )
 
 
+_KINDS: Mapping[Noise, str] = {
+    "gaussian": "Gaussian noise, σ",
+    "laplace": "Laplace noise, scale",
+    "independent-laplace": "independent Laplace noise, scale",
+}
+
+
 def _describe(releases: Sequence[Release], summed: str) -> str:
     """The noise on the releases of one statistic."""
     first = releases[0]
     scales = [r.scale / r.divisor for r in releases]
-    kind = "Gaussian noise, σ" if first.noise == "gaussian" else "Laplace noise, scale"
+    kind = _KINDS[first.noise]
     spread = ("" if len(releases) == 1 else f"{scales[0]:.4g} falling to ") + f"{scales[-1]:.4g}"
     count = sum(r.count for r in releases)
     batch = ""

@@ -59,3 +59,8 @@ class PrivacyTarget:
             raise ValueError("epsilon must be positive and finite")
         if not 0.0 <= self.delta < 1.0:
             raise ValueError("delta must be in [0, 1)")
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the budgets that pay for it add up ε and δ, so that pure noise costs no more than its ε."""
+        return self.slack_per_mu_squared is None

@@ -185,6 +185,24 @@ def laplace_cells(normals: Normals, radius: Radius, spacing: float) -> NDArray[n
     return _cells(steps, doubt.max(initial=0.0), doubt.__getitem__, interval)
 
 
+def independent_laplace_cells(scale: float, uniforms: Uniforms, spacing: float) -> NDArray[np.int64]:
+    """Noise of density ∝ exp(−|z|/scale) in each coordinate, in multiples of the spacing: int64, modulo 2⁶⁴.
+
+    A variate is ±log u. Its error is that of the logarithm, relative, and what an error of u adds.
+    """
+    factor = scale / spacing
+    lengths = -np.log(uniforms.values)
+    doubt = factor * _LOGARITHM * (lengths + 1) * (1 + 2.0**-10)
+    doubt[uniforms.unknown] = np.inf
+
+    def interval(place: int, words: int) -> arb:
+        log_u = _interval(*uniforms.bits(place, words)).log()
+        return factor * float(-np.sign(uniforms.signs[place])) * log_u
+
+    steps = factor * np.copysign(lengths, uniforms.signs)
+    return _cells(steps, doubt.max(initial=0.0), doubt.__getitem__, interval)
+
+
 def _cells(
     steps: Array,
     largest: float,

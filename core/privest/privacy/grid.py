@@ -114,6 +114,18 @@ def sensitivity(diameter: float, clip: float, size: int, spacing: float) -> floa
     return nextafter((diameter + 2 * _chunk_error(clip, size, spacing)) * (1 + 1e-12), inf)
 
 
+def l1_sensitivity(diameter: float, clip: float, size: int, spacing: float) -> float:
+    """Bound on the L1 distance by which one replaced record moves a sum on the grid.
+
+    Args:
+        diameter: bound on the L1 distance between two records' vectors.
+        clip: bound on the Euclidean length of one record's vector.
+        size: length of the summed vector.
+        spacing: spacing of the grid.
+    """
+    return nextafter((diameter + 2 * sqrt(size) * _chunk_error(clip, size, spacing)) * (1 + 1e-12), inf)
+
+
 def batch_sensitivity(clip: float, size: int, spacing: float, n: int) -> float:
     """Bound on the Euclidean distance by which one record, added to a batch, moves its sum on the grid.
 

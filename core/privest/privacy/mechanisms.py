@@ -1,7 +1,7 @@
 """The releases that a gate may make. Their noise and their cost are fixed before any row is read."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import asinh, exp, expm1, inf, log, log1p, nextafter, sinh, sqrt
 from typing import Any, Literal
@@ -12,9 +12,10 @@ from privest.privacy.cost import Cost, repeated
 from privest.privacy.laplace_cost import mu_of_laplace
 from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.pure_cost import MOST_FAR, MOST_SIZE, InSpace, OnALine, cost_of_pure
-from privest.privacy.statistic import AnyStatistic
+from privest.privacy.statistic import AnyStatistic, diameter, l1_diameter
 
-Noise = Literal["gaussian", "laplace"]
+Noise = Literal["gaussian", "laplace", "independent-laplace"]
+"""`NoisySum` has their densities."""
 
 Scheme = Literal["poisson", "fixed"]
 """`poisson` takes each record independently with one probability; `fixed` draws sets of one size."""
@@ -32,7 +33,7 @@ class _Sum(ABC):
     scale: float
 
     def __post_init__(self) -> None:
-        if self.noise == "laplace" and self.size > MOST_LAPLACE:
+        if self.noise != "gaussian" and self.size > MOST_LAPLACE:
             raise ValueError(f"delta = 0 is for sums of at most {MOST_LAPLACE} numbers")
 
     @property
@@ -43,7 +44,9 @@ class _Sum(ABC):
     @property
     def variance(self) -> float:
         """Variance of the noise on the sum, in any one direction."""
-        return self.scale**2 * (self.size + 1 if self.noise == "laplace" else 1)
+        if self.noise == "gaussian":
+            return self.scale**2
+        return self.scale**2 * (self.size + 1 if self.noise == "laplace" else 2)
 
     @property
     def deviation(self) -> float:
@@ -58,8 +61,11 @@ class NoisySum(_Sum):
     `gaussian` noise is independent and normal in each coordinate, with standard deviation `scale`.
     `laplace` noise has a density proportional to exp(−|z|/scale) on R^size: the Laplace mechanism for
     Euclidean sensitivity (Chaudhuri et al. 2011, Algorithm 1). Its law is invariant under rotations, as a
-    tangent space has no preferred axes. Its error is √2 below that of independent Laplace noise calibrated
-    to √size times the sensitivity.
+    tangent space has no preferred axes. Its error is √2 below that of independent Laplace noise that is
+    calibrated to √size times the sensitivity.
+    `independent-laplace` noise has that density in each coordinate by itself: the Laplace mechanism for the
+    L1 sensitivity (Dwork et al. 2006). It is the smaller one where a record moves few of many numbers, as in
+    a histogram. `diameter` and `sensitivity` are then L1 distances.
 
     The gate rounds the noise to the sum's grid, which is a post-processing of the unrounded noisy sum.
 
@@ -67,7 +73,7 @@ class NoisySum(_Sum):
         n: number of records.
         size: length of the summed vector.
         clip: bound on the length of one record's vector.
-        diameter: bound on the distance between two records' vectors, at most 2·clip.
+        diameter: bound on the distance between two records' vectors: Euclidean and at most 2·clip, or L1.
         scale: scale of the noise on the sum.
         spacing: spacing of the grid.
         statistic: name of the summed statistic in the plan.
@@ -90,8 +96,8 @@ class NoisySum(_Sum):
 
     @property
     def sensitivity(self) -> float:
-        """Euclidean sensitivity of the sum on the grid to one replaced record."""
-        return grid.sensitivity(self.diameter, self.clip, self.size, self.spacing)
+        """Sensitivity of the sum on the grid to one replaced record, in the norm that the noise is for."""
+        return _sensitivity(self.noise)(self.diameter, self.clip, self.size, self.spacing)
 
     @property
     def doubt(self) -> float:
@@ -101,11 +107,13 @@ class NoisySum(_Sum):
     @property
     def epsilon(self) -> float:
         """The pure ε of one release; infinite for Gaussian noise."""
-        return nextafter(self.sensitivity / self.scale, inf) if self.noise == "laplace" else inf
+        return inf if self.noise == "gaussian" else nextafter(self.sensitivity / self.scale, inf)
 
     @property
     def cost(self) -> Cost:
         """The cost of all `count` releases, rounded up."""
+        if self.noise == "independent-laplace":
+            return repeated(mu_of_pure(self.epsilon), self.count)
         if self.noise == "laplace":
             epsilon, size, mu = self.epsilon, self.size, mu_of_laplace(self.epsilon, self.size)
             if self.count == 1 or size > MOST_SIZE:
@@ -131,7 +139,8 @@ class AlternativeSum(NoisySum):
     @classmethod
     def of(cls, release: NoisySum, run: int, statistic: str) -> "AlternativeSum":
         """A noisy sum as one of this run, of the statistic that has this name in the plan."""
-        given: dict[str, Any] = {**vars(release), "statistic": statistic, "run": run}
+        # Stored plans have the number itself: of an enumeration they would lose it.
+        given: dict[str, Any] = {**vars(release), "statistic": statistic, "run": int(run)}
         return cls(**given)
 
 
@@ -308,7 +317,13 @@ def unamplified(epsilon: float, rate: float, scheme: Scheme) -> float:
 
 def _largest_noise(release: NoisySum | SubsampledSum) -> float:
     """Bound on every coordinate of the noise, except with negligible probability."""
+    if release.noise == "independent-laplace":
+        return (64.0 + log(release.size)) * release.scale
     return (40.0 if release.noise == "gaussian" else 2.0 * release.size + 64.0) * release.scale
+
+
+def _sensitivity(noise: Noise) -> Callable[[float, float, int, float], float]:
+    return grid.l1_sensitivity if noise == "independent-laplace" else grid.sensitivity
 
 
 def subsampled_sum(
@@ -342,7 +357,7 @@ def noisy_sum(
     statistic: str = "gradient",
     diameter: float | None = None,
 ) -> NoisySum:
-    """The sums of least noise that each have μ (`gaussian`) or ε (`laplace`) of at most `loss` > 0.
+    """The sums of least noise that each have μ (`gaussian`) or ε (the others) of at most `loss` > 0.
 
     `NoisySum` describes the other arguments. By default `diameter` is 2·clip.
 
@@ -352,7 +367,8 @@ def noisy_sum(
     widest = 2 * clip if diameter is None else diameter
 
     def release(spacing: float) -> NoisySum:
-        scale = grid.sensitivity(widest, clip, size, spacing) / loss * (1 + 1e-12) if loss > 0.0 else inf
+        moved = _sensitivity(noise)(widest, clip, size, spacing)
+        scale = moved / loss * (1 + 1e-12) if loss > 0.0 else inf
         grid.check_range(clip, scale)
         return NoisySum(noise, n, size, clip, widest, scale, spacing, statistic, count)
 
@@ -371,4 +387,7 @@ def is_for(release: Release, statistics: Mapping[str, AnyStatistic]) -> bool:
         return False
     if isinstance(release, SubsampledSum):
         return apart(statistic, release.clip) <= release.apart
-    return not isinstance(release, NoisySum) or statistic.diameter(release.clip) <= release.diameter
+    if not isinstance(release, NoisySum):
+        return True
+    bound = l1_diameter if release.noise == "independent-laplace" else diameter
+    return bound(statistic, release.clip) <= release.diameter

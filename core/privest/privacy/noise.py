@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from randomgen import AESCounter, ChaCha  # pyright: ignore[reportMissingTypeStubs]
 
 from privest.privacy.batch_sizes import batch_sizes
-from privest.privacy.exact_noise import Normals, Radius, gaussian_cells, laplace_cells
+from privest.privacy.exact_noise import (
+    Normals,
+    Radius,
+    Uniforms,
+    gaussian_cells,
+    independent_laplace_cells,
+    laplace_cells,
+)
 from privest.privacy.mechanisms import Noise, Scheme
 
 _BLOCK = 2**15
@@ -104,6 +111,8 @@ class SystemNoise:
 
     def draw(self, noise: Noise, scale: float, size: int, spacing: float) -> NDArray[np.int64]:
         """One (size,) noise vector of the density that `NoisySum` states, in multiples of the spacing."""
+        if noise == "independent-laplace":
+            return independent_laplace_cells(scale, Uniforms(self._words, size), spacing)
         if noise == "laplace":
             return laplace_cells(Normals(self._words, scale, size), Radius(self._words, size), spacing)
         if size <= _BLOCK:

@@ -104,8 +104,8 @@ def _mechanism(release: NoisySum | SubsampledSum, *, replaced: bool) -> Any:
     moved = release.sensitivity * (1.0 if isinstance(release, NoisySum) else release.apart)
     if not replaced:
         moved = max(moved / 2, release.clip)
-    if release.noise == "laplace":
-        # autodp's Laplace noise is per coordinate. This noise is by length, so only its pure ε is stated.
+    if release.noise != "gaussian":
+        # Noise may be by length, which autodp does not know, so only its pure ε is stated.
         laplace: Any = import_module("autodp.autodp_core").Mechanism()
         laplace.name, laplace.params = "Laplace", {}
         epsilon = moved / release.scale

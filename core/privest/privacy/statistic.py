@@ -1,5 +1,6 @@
 """`Statistic`: the interface of everything a gate may sum, such as gradients and moments."""
 
+from math import sqrt
 from typing import Never, Protocol, TypeVar
 
 from privest.arrays import Array
@@ -56,3 +57,18 @@ class Opposable:
 
 AnyStatistic = Statistic[Never]
 """A statistic whose query type is unknown, as in a plan with several statistics."""
+
+
+def diameter(statistic: AnyStatistic, clip: float) -> float:
+    """Return the bound on the Euclidean distance between the vectors of any two records."""
+    return statistic.diameter(clip)
+
+
+def l1_diameter(statistic: AnyStatistic, clip: float) -> float:
+    """Return a bound on the L1 distance between the vectors of any two records.
+
+    A statistic whose records move few of many numbers states its own as a method `l1_diameter`. Of others it
+    is √size times the Euclidean one.
+    """
+    own = getattr(statistic, "l1_diameter", None)
+    return float(own(clip)) if own else sqrt(statistic.size) * statistic.diameter(clip) * (1 + 1e-12)

@@ -1,7 +1,7 @@
 """Answers on a table in the columns' own units: means with intervals, their forecast, and loadings."""
 
-from dataclasses import dataclass
-from math import ceil, floor, hypot, sqrt
+from dataclasses import dataclass, replace
+from math import ceil, floor, hypot, inf, isfinite, sqrt
 from typing import Annotated, Literal
 
 import numpy as np
@@ -14,15 +14,25 @@ from privest.tables.recipe import Recipe
 
 _NORMAL_95 = 1.96
 
+NO_INTERVAL = 1e100
+"""Half length that stands for no interval."""
+
 
 @dataclass(frozen=True)
 class ColumnMean:
-    """The private mean of a column, or the share of records that are of a category."""
+    """The private mean of a column, or the share of records that are of a category.
 
-    name: Annotated[str, Doc("a column, `column=category`, or `column missing`")]
+    Of a column whose gaps are filled it is of the known values. The mean of all records, gaps as their fill,
+    and the share of gaps follow it.
+    """
+
+    name: Annotated[str, Doc("a column, `column=category`, `column filled`, or `column missing`")]
     value: Annotated[float | str, Doc("in the column's own units; an ISO date of a column of dates")]
-    low: Annotated[float | str, Doc("lower end of an interval of 95 % for the mean of these records")]
-    high: Annotated[float | str, Doc("upper end")]
+    low: Annotated[
+        float | str | None,
+        Doc("lower end of an interval of 95 % for the mean of these records; null where none holds"),
+    ]
+    high: Annotated[float | str | None, Doc("upper end; null where no interval holds")]
     kind: Literal["mean", "share"]
 
 
@@ -45,33 +55,61 @@ class Loadings:
     loadings: Annotated[Array, Doc("a number for each direction", axes=(1,))]
 
 
-def column_means(point: Array, recipe: Recipe, deviations: Array) -> tuple[ColumnMean, ...]:
+def column_means(point: Array, recipe: Recipe, half_widths: Array) -> tuple[ColumnMean, ...]:
     """The means of columns by the mean of their images.
 
     Args:
         point: (features,) mean of the images.
         recipe: of the images.
-        deviations: (features,) root mean square errors of these.
+        half_widths: (features,) halves of the 95 % intervals of these; at least 1e100 where none holds.
     """
-    ends = np.clip(np.multiply.outer([-_NORMAL_95, 0.0, _NORMAL_95], deviations) + point, *recipe.range)
-    low, value, high = recipe.middle + recipe.half * ends
-    told = zip(recipe.features, low.tolist(), value.tolist(), high.tolist(), strict=True)
-    return tuple(_column_mean(*each) for each in told)
+    low, high = recipe.middle + recipe.half * recipe.range
+    values = np.clip(recipe.middle + recipe.half * point, low, high).tolist()
+    halves = [inf if half >= NO_INTERVAL else half for half in half_widths.tolist()]
+    released = [
+        _Released(feature, *each)
+        for feature, *each in zip(
+            recipe.features,
+            values,
+            (recipe.half * halves).tolist(),
+            low.tolist(),
+            high.tolist(),
+            strict=True,
+        )
+    ]
+    gaps = {
+        each.feature.column: each
+        for each in released
+        if each.feature.gap and recipe.columns[each.feature.column].missing == "filled"
+    }
+    found = list[ColumnMean]()
+    for each in released:
+        gap = gaps.get(each.feature.column)
+        if gap is None or each is gap:
+            found.append(each.shown())
+            continue
+        fill = recipe.columns[each.feature.column].fill
+        assert fill is not None  # noqa: S101 - of a column whose gaps are filled
+        level = each.feature.level
+        found.append(_of_known(each, gap, fill if level is None else float(fill == level)).shown())
+        found.append(replace(each.shown(), name=f"{each.feature.name} filled"))
+    # The share of gaps is the last of its column's features, and so comes after them.
+    return tuple(found)
 
 
-def column_errors(recipe: Recipe, deviations: Array) -> tuple[ColumnError, ...]:
+def column_errors(recipe: Recipe, half_widths: Array) -> tuple[ColumnError, ...]:
     """The forecast of the intervals of `column_means`.
 
     Args:
         recipe: of the images.
-        deviations: (features,) root mean square errors of these.
+        half_widths: (features,) halves of the 95 % intervals of these.
     """
-    widths = (_NORMAL_95 * recipe.half * deviations).tolist()
+    widths = (recipe.half * half_widths).tolist()
     return tuple(ColumnError(f.name, width) for f, width in zip(recipe.features, widths, strict=True))
 
 
 def alike(size: int, noise: float, moved: float) -> Array:
-    """(size,) root mean square errors of features whose errors are alike.
+    """(size,) halves of the 95 % intervals of features whose errors are alike.
 
     Noise is the same in every direction, so that its law in one follows from its length in all. What
     clipping may have moved is taken to be spread over all of them alike.
@@ -81,14 +119,56 @@ def alike(size: int, noise: float, moved: float) -> Array:
         noise: length that the noise does not exceed with probability .95.
         moved: root mean square length of what clipping and unfinished steps may have moved.
     """
-    return np.full(size, hypot(noise / sqrt(float(chdtri(size, 0.05))), moved / sqrt(size)))
+    return np.full(size, _NORMAL_95 * hypot(noise / sqrt(float(chdtri(size, 0.05))), moved / sqrt(size)))
 
 
-def _column_mean(feature: Feature, low: float, value: float, high: float) -> ColumnMean:
-    if feature.type == "date" and not feature.is_share:
-        days = value, floor(low), ceil(high)
-        return ColumnMean(feature.name, *map(date_of, days), kind="mean")
-    return ColumnMean(feature.name, value, low, high, kind="share" if feature.is_share else "mean")
+@dataclass(frozen=True)
+class _Released:
+    """The released mean of a feature in its column's units.
+
+    Attributes:
+        feature: which.
+        value: of it.
+        half: half of its 95 % interval; infinite where none holds.
+        low, high: bounds of the feature; infinite where none is declared.
+        ends: of the interval, where `value` is not its middle.
+    """
+
+    feature: Feature
+    value: float
+    half: float
+    low: float
+    high: float
+    ends: tuple[float, float] | None = None
+
+    def shown(self) -> ColumnMean:
+        """The mean as an answer states it."""
+        low, high = self.ends or (self.value - self.half, self.value + self.half)
+        within = tuple(min(max(end, self.low), self.high) for end in (low, high))
+        ends = within if all(map(isfinite, within)) else (None, None)
+        kind = "share" if self.feature.is_share else "mean"
+        if self.feature.type != "date" or self.feature.is_share:
+            return ColumnMean(self.feature.name, self.value, *ends, kind=kind)
+        low, high = ends
+        days = (None if low is None else date_of(floor(low)), None if high is None else date_of(ceil(high)))
+        return ColumnMean(self.feature.name, date_of(self.value), *days, kind=kind)
+
+
+def _of_known(mean: _Released, gaps: _Released, fill: float) -> _Released:
+    """Return the mean of the known values, by that of all records and the share of gaps.
+
+    With the mean m of all, gaps as f, and the share s of gaps it is κ = (m − f·s)/(1 − s). The interval holds
+    all κ for which m − f·s − κ(1 − s) is within the 95 % that noise on m and s leaves (Fieller 1954). Where
+    noise does not tell 1 − s from 0 it is all that the bounds allow.
+    """
+    known, above = 1 - gaps.value, mean.value - fill
+    slack = known**2 - gaps.half**2
+    if not (slack > 0 and isfinite(mean.half) and known > 0):
+        value = fill + above / known if known > 0 else fill
+        return replace(mean, value=min(max(value, mean.low), mean.high), ends=(-inf, inf))
+    root = sqrt(max((above * known) ** 2 - slack * (above**2 - mean.half**2), 0.0))
+    low, high = (fill + (above * known + way * root) / slack for way in (-1, 1))
+    return replace(mean, value=min(max(fill + above / known, mean.low), mean.high), ends=(low, high))
 
 
 def loadings(basis: Array, recipe: Recipe) -> tuple[Loadings, ...]:

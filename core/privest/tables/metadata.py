@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import fsum, sqrt
+from math import sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privest.arrays import Array
 from privest.metadata import (
@@ -15,7 +16,7 @@ from privest.metadata import (
     VectorsMetadata,
 )
 from privest.resolution import MetadataFault
-from privest.tables.columns import Column, Feature, listed
+from privest.tables.columns import Column, listed
 from privest.tables.recipe import Form, Recipe, dummy_rows
 
 MOST_FEATURES = 10_000
@@ -59,6 +60,16 @@ class TableMetadata(DatasetMetadata):
     def canonical(self, rows: Array) -> Array:
         """Rows in which every NaN has the same bits."""
         return np.where(np.isnan(rows), np.nan, rows)
+
+    def outside_bounds(self, rows: Array) -> NDArray[np.int64]:
+        """Return how many values of each column lie outside its bounds, (columns,); gaps do not count.
+
+        Args:
+            rows: (n, columns) as they are stored.
+        """
+        low = np.array([-np.inf if column.low is None else column.low for column in self.columns])
+        high = np.array([np.inf if column.high is None else column.high for column in self.columns])
+        return ((rows < low) | (rows > high)).sum(axis=0)
 
     def dummy(self, count: int, rng: np.random.Generator) -> Array:
         """Synthetic rows, spread evenly over what is declared, with some gaps where they may be."""
@@ -134,26 +145,13 @@ def _columns(table: TableMetadata, choice: TableChoice) -> Sequence[str]:
     return _all(table) if choice.columns is None else choice.columns
 
 
-def _indicators(feature: Feature, recipe: Recipe) -> int:
-    """Number of indicators of which a row has exactly one, this one included; 0 for other features."""
-    column = recipe.columns[feature.column]
-    exclusive = feature.level is not None or (feature.gap and column.missing == "category")
-    return len(column.classes) if exclusive else 0
-
-
 def _points(table: TableMetadata, choice: TableChoice) -> PointsMetadata:
-    """Points of Euclidean space, in the ball that holds the images of all possible rows, if there is one.
-
-    Of k indicators a row has one: their centre has 1/k of each, and all are √(4(1 − 1/k)) from it.
-    """
+    """Points of Euclidean space, in the ball that holds the images of all possible rows, if there is one."""
     recipe = _recipe(table, _columns(table, choice), "scaled")
-    counts = [_indicators(feature, recipe) for feature in recipe.features]
-    center: list[object] = [2.0 / k - 1.0 if k else 0.0 for k in counts]
-    radius = sqrt(fsum(4 * (1 - 1 / k) / k if k else 1.0 for k in counts))
     manifold = {"name": "euclidean", "dim": recipe.width}
     if not recipe.is_bounded:
         return PointsMetadata(table.n, manifold, recipe=recipe)
-    return PointsMetadata(table.n, manifold, center, radius, recipe=recipe)
+    return PointsMetadata(table.n, manifold, recipe.center.tolist(), recipe.radius, recipe=recipe)
 
 
 def _vectors(table: TableMetadata, choice: TableChoice) -> VectorsMetadata:

@@ -55,12 +55,16 @@ def _means(answer: dict[str, Any], fills: Mapping[str, str]) -> AnswerTable:
     note = "Intervals are for the means of these records: by the noise, and by what clipping may have moved."
     table = AnswerTable("Means of columns", ("Column", "Mean", _INTERVAL), note=note)
     for each in answer["columns"]:
-        low, value, high = written([each[part] for part in ("low", "value", "high")])
         share = ["share"] if each["kind"] == "share" else []
-        gaps = [f"gaps count as {fills[each['name']]}"] if each["name"] in fills else []
-        if not isinstance(each["value"], str):  # half an interval of dates is none
-            value += f" ± {rounded_up((each['high'] - each['low']) / 2).replace(',', '')}"
-        table.rows.append((each["name"], ", ".join(share + gaps), [value, f"{low} to {high}"]))
+        gaps = [f"every gap counts as {fills[each['name']]}"] if each["name"] in fills else []
+        if each["low"] is None:
+            cells = [*written([each["value"]]), "none can be stated"]
+        else:
+            low, value, high = written([each[part] for part in ("low", "value", "high")])
+            if not isinstance(each["value"], str):  # half an interval of dates is none
+                value += f" ± {rounded_up((each['high'] - each['low']) / 2).replace(',', '')}"
+            cells = [value, f"{low} to {high}"]
+        table.rows.append((each["name"], ", ".join(share + gaps), cells))
     return table
 
 

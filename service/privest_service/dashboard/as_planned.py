@@ -70,5 +70,5 @@ def _of_columns(plan: Plan, answer: dict[str, Any]) -> Iterable[tuple[str, float
     course = plan.course if isinstance(plan, Federated) else plan
     planned = {each.name: each.radius_95 for each in getattr(course, "columns", None) or ()}
     for each in answer.get("columns") or ():
-        if isinstance(each, dict) and each["name"] in planned and isinstance(each["value"], float):
+        if isinstance(each, dict) and each["name"] in planned and isinstance(each["low"], float):
             yield each["name"], planned[each["name"]], (each["high"] - each["low"]) / 2

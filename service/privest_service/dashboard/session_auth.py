@@ -72,7 +72,7 @@ def _split(address: str) -> SplitResult:
         return urlsplit("")
 
 
-def _on_this_machine(request: Request) -> bool:
+def on_this_machine(request: Request) -> bool:
     """Whether the browser looks at this machine itself, over plain HTTP.
 
     Proxies may put their own idea of a host in place of the browser's: what that says of itself goes before.
@@ -97,14 +97,14 @@ def _over_tls(request: Request) -> str:
 def held(request: Request) -> str:
     """The session id that a browser holds; empty if none."""
     found = request.cookies.get(_over_tls(request))
-    if found is None and _on_this_machine(request):
+    if found is None and on_this_machine(request):
         found = request.cookies.get(_PLAIN)
     return found or ""
 
 
 def enter(request: Request, response: Response, opened: OpenSession) -> None:
     """Hand a session to its browser. Over TLS, which this machine can do without, by a name that needs it."""
-    plain = _on_this_machine(request)
+    plain = on_this_machine(request)
     response.set_cookie(
         _PLAIN if plain else _over_tls(request),
         opened.id,

@@ -35,6 +35,13 @@ class DatasetView(BaseModel):
             description="your other datasets with the same rows, not told in lists; nothing follows from it"
         ),
     ] = None
+    outside_bounds: Annotated[
+        dict[str, int] | None,
+        Field(
+            description="of a table, values outside the declared bounds, by columns that have any. They count"
+            " as the nearer bound. Only the answer to your upload says this: it is not stored"
+        ),
+    ] = None
 
 
 class DatasetList(BaseModel):

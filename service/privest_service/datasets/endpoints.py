@@ -25,7 +25,7 @@ from privest_service.datasets.answers import (
 from privest_service.datasets.dependencies import RegistrarDep, StoreDep
 from privest_service.datasets.dummy_files import DummyMedia, dummy_file, preferred
 from privest_service.datasets.models import Dataset, Grant
-from privest_service.datasets.registration import Registrar, uploaded
+from privest_service.datasets.registration import Registered, Registrar, uploaded
 from privest_service.datasets.schemas import SCHEMA, NewCap, NewGrant
 from privest_service.datasets.submissions import FileForm, NewHandle, NewUpload
 from privest_service.datasets.terms import Terms
@@ -145,7 +145,7 @@ async def create_dataset(
         body = parsed(await _short(request, settings.max_request_bytes))
         handle = checked(NewHandle.model_validate, body)
         connection, path = await in_thread(_resolved, database, caller.id, handle.uri, settings.secret)
-        dataset = await registrar.register(
+        made = await registrar.register(
             caller.id,
             registrar.behind(connection, path),
             handle.declared,
@@ -154,8 +154,8 @@ async def create_dataset(
             header=handle.header,
         )
     else:
-        dataset = await _uploaded(request, caller.id, registrar, limiter.largest_body)
-    return await in_thread(_told, database, dataset)
+        made = await _uploaded(request, caller.id, registrar, limiter.largest_body)
+    return await in_thread(_registered_view, database, made)
 
 
 @uploads.post(
@@ -172,17 +172,19 @@ async def upload_dataset(
     It takes nothing else, so that generated programs keep the two apart.
     """
     caller.must_be("owner")
-    dataset = await _uploaded(request, caller.id, registrar, limiter.largest_body)
-    return await in_thread(_told, database, dataset)
+    made = await _uploaded(request, caller.id, registrar, limiter.largest_body)
+    return await in_thread(_registered_view, database, made)
 
 
-def _told(database: Database, dataset: Dataset) -> DatasetView:
-    """A new dataset as its owner reads it, with others of the same rows."""
+def _registered_view(database: Database, made: Registered) -> DatasetView:
+    """Return the owner's view of a new dataset, with others of the same rows and values outside bounds."""
+    dataset = made.dataset
     with database.read() as session:
-        return dataset_view(dataset, dataset.owner_id, service.with_same_rows(session, dataset))
+        view = dataset_view(dataset, dataset.owner_id, service.with_same_rows(session, dataset))
+    return view.model_copy(update={"outside_bounds": made.outside_bounds})
 
 
-async def _uploaded(request: Request, owner_id: str, registrar: Registrar, largest_body: int) -> Dataset:
+async def _uploaded(request: Request, owner_id: str, registrar: Registrar, largest_body: int) -> Registered:
     """The file that a request brings, as a dataset."""
     # What is no file is kept in memory.
     async with request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=largest_body) as form:

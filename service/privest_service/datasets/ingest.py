@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
+from privest.tables.metadata import TableMetadata
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Block, Texts, read
 from privest_service.datasets.readers.marks import Tally
@@ -35,10 +36,18 @@ _AT_ONCE = 2**20
 
 @dataclass(frozen=True)
 class Ingested:
-    """Public size of accepted rows, and their SHA-256, which the service keys before anybody sees it."""
+    """Facts about accepted rows.
+
+    Attributes:
+        n: number of records, public.
+        digest: SHA-256 of the rows, which the service keys before anybody sees it.
+        outside: number of values outside the declared bounds, for each column of a table; empty of other
+            records. For the response to the owner's upload alone.
+    """
 
     n: int
     digest: str
+    outside: tuple[int, ...] = ()
 
 
 def ingest(
@@ -59,12 +68,13 @@ def ingest(
         RefusedUploadError: with the first faults, by record.
     """
     mark = hashlib.sha256()
+    outside = np.zeros(len(intake.layout.columns or ()), dtype=np.int64)
     loose = Path(target).with_suffix(".loose")
     try:
         units = _Units() if intake.places else None
         moved = units is not None or not ordered
         with closing(read(Path(source), form, intake.layout, limit)) as raw:  # which leaves nothing behind
-            blocks = _checked(raw, intake, units, mark)
+            blocks = _checked(raw, intake, units, mark, outside)
             rows = n = _write(blocks, loose if moved else Path(target), intake.shape.record, limit)
         if moved:
             records = _shuffled(loose) if units is None else _gathered(loose, units, intake)
@@ -85,7 +95,7 @@ def ingest(
     if n < LEAST_RECORDS:
         raise refusal(f"must have at least {LEAST_RECORDS} records")
     mark.update(f"\0{rows}".encode())
-    return Ingested(n, mark.hexdigest())
+    return Ingested(n, mark.hexdigest(), tuple(outside.tolist()))
 
 
 def _random_order(n: int) -> NDArray[np.int64]:
@@ -130,9 +140,15 @@ def header(n: int, record: tuple[int, ...]) -> bytes:
 
 
 def _checked(
-    blocks: Iterator[Block], intake: ImportSpec, units: "_Units | None", mark: "hashlib._Hash"
+    blocks: Iterator[Block],
+    intake: ImportSpec,
+    units: "_Units | None",
+    mark: "hashlib._Hash",
+    outside: NDArray[np.int64],
 ) -> Iterator[Array]:
     """The records of blocks, as far as no rule is broken.
+
+    Values outside the bounds of a table's columns are added to `outside`, (columns,).
 
     The fingerprint is marked by raw rows where records are made of them, so that it is of the data and not of
     the transform; else by what is stored, so that it is of the points and not of their rounding.
@@ -161,6 +177,8 @@ def _checked(
                 if units is not None and block.units is not None:
                     units.add(block.units[at : at + step])
                 records = intake.shape.canonical(records)
+                if isinstance(intake.shape, TableMetadata):
+                    outside += intake.shape.outside_bounds(rows)
                 mark.update(np.ascontiguousarray(rows if intake.is_changed else records).tobytes())
                 yield records
             start += len(rows)

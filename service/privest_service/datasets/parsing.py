@@ -10,7 +10,7 @@ from importlib import import_module
 from math import prod
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, NonNegativeInt, ValidationError
 
 from privest_service.datasets import confinement
 from privest_service.datasets.import_spec import ImportSpec
@@ -41,6 +41,7 @@ class _Answer(BaseModel):
 
     n: int = 0
     digest: str = ""
+    outside: list[NonNegativeInt] = []
     faults: list[Fault] = []
     errno: int | None = None
 
@@ -80,14 +81,16 @@ def parse(
     if answer.faults:
         raise RefusedUploadError(answer.faults)
     _require_rows(place / ROWS, answer.n, intake)
-    return Ingested(answer.n, answer.digest)
+    if len(answer.outside) != len(intake.layout.columns or ()):
+        raise ChildProcessError("the parser counted values of other columns")
+    return Ingested(answer.n, answer.digest, tuple(answer.outside))
 
 
 def _told(form: Format, intake: ImportSpec, limit: int, ordered: bool) -> bytes:
     """Validate the upload in the present folder, and tell the outcome as JSON."""
     try:
         found = ingest(UPLOAD, form, intake, ROWS, limit, ordered=ordered)
-        answer = _Answer(n=found.n, digest=found.digest)
+        answer = _Answer(n=found.n, digest=found.digest, outside=list(found.outside))
     except RefusedUploadError as refused:
         answer = _Answer(faults=refused.faults)
     except OSError as error:

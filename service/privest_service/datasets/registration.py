@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import json
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +26,7 @@ from privest_service.datasets.models import Dataset
 from privest_service.datasets.parsing import ROWS, UPLOAD, parse
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.datasets.store import Store
+from privest_service.datasets.table_schema import TableSchema
 from privest_service.formats import Format
 from privest_service.inputs import require_printable
 from privest_service.ledger import service as ledger
@@ -104,6 +105,20 @@ class Draft:
 
 
 @dataclass(frozen=True)
+class Registered:
+    """A new dataset, with what only the response to its upload may say.
+
+    Attributes:
+        dataset: as stored.
+        outside_bounds: number of values outside the declared bounds, by names of the columns that have any;
+            None where records are no rows of a table. Neither stored nor logged.
+    """
+
+    dataset: Dataset
+    outside_bounds: Mapping[str, int] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
 class Registrar:
     """Registers datasets, and forgets those that came to nothing.
 
@@ -162,7 +177,7 @@ class Registrar:
         rows_of: str | None = None,
         header: bool | None = None,
         ephemeral: bool = False,
-    ) -> Dataset:
+    ) -> Registered:
         """Copy rows from their source, validate them in a worker and make them a dataset.
 
         Nothing half-written is ever visible, and nothing is left of what was refused or came to no end.
@@ -194,7 +209,8 @@ class Registrar:
                 await in_thread(_begin, folder)
                 found = await source(folder / UPLOAD)
                 accepted = await self._accepted(folder, found, schema, header)
-                return await in_thread(self._adopt, draft, folder / ROWS, accepted)
+                dataset = await in_thread(self._adopt, draft, folder / ROWS, accepted)
+                return Registered(dataset, _outside_bounds(schema, accepted))
         except RefusedUploadError as refused:
             raise DatasetInvalid(faults=refused.faults) from None
         except OSError:
@@ -292,6 +308,13 @@ async def _removed(folder: Path) -> AsyncIterator[None]:
     finally:
         with CancelScope(shield=True):
             await in_thread(partial(shutil.rmtree, folder, ignore_errors=True))
+
+
+def _outside_bounds(schema: DatasetSchema, accepted: Ingested) -> Mapping[str, int] | None:
+    if not isinstance(schema, TableSchema):
+        return None
+    counts = zip(schema.columns, accepted.outside, strict=True)
+    return {column.name: count for column, count in counts if count}
 
 
 def _begin(folder: Path) -> None:

@@ -13,7 +13,7 @@ Two choices differ from the paper's:
 - No orientation arctan(|I_x|/|I_y|): it is undefined on blank paper, most of a digit, and jumps from 0 to
   π/2 by one grey level there.
 
-The public centre, radius and clip come from pen strokes drawn by a fixed seed, rasterised in the way that
+The public centre and radius come from pen strokes drawn by a fixed seed, rasterised in the way that
 the data set documents: 32×32 bitmaps whose 4×4 blocks are counted. No digit takes part. Half of these
 drawings lie within 1.5 of their Fréchet mean, nineteen in twenty within 2.2.
 """
@@ -41,9 +41,6 @@ FEATURES = ("x", "y", "I", "|I_x|", "|I_y|", "|I_xx|", "|I_yy|", "|∇I|")
 
 PUBLIC_RADIUS = 2.0
 """Radius about `public_center()` within which most drawn strokes, and the mean of any class, are expected."""
-
-PUBLIC_CLIP = 0.75
-"""Half the distance of a typical drawn stroke: one class is expected to be tighter than all strokes."""
 
 _STROKES, _SEED, _KNOTS, _PEN, _FIELD = 200, 0, 5, 2.0, 32
 

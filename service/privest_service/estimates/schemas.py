@@ -310,7 +310,7 @@ class ReleaseView(BaseModel):
 
     statistic: str
     count: int
-    noise: Literal["gaussian", "laplace"]
+    noise: Literal["gaussian", "laplace", "independent-laplace"]
     scale: Annotated[float, Field(description="of the noise on the mean: σ, or Laplace scale")]
     clip: float
     mu_squared: Annotated[

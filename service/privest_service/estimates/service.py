@@ -338,9 +338,10 @@ class Submissions:
             return known
         given = inline_rows(ask.request)
         source = registration.inline(given.rows)
-        dataset = await registrar.register(
+        made = await registrar.register(
             ask.caller.id, source, given.declared, rows_of=given.rows_of, ephemeral=True
         )
+        dataset = made.dataset
         asked_about = False
         try:
             answer = await in_thread(self.submit, ask, dataset.id)

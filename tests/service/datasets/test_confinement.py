@@ -210,6 +210,8 @@ LIES: dict[str, Any] = {
     "objects": (b'{"n": 2, "digest": "x"}', b"\x93NUMPY\x01\x00" + bytes(200)),
     "more than rows": (b'{"n": 2, "digest": "x"}', rows_file(2) + b"x"),
     "no rows": (b'{"n": 0, "digest": "x"}', rows_file(0)),
+    "counts of columns that are not there": (b'{"n": 2, "digest": "x", "outside": [1]}', rows_file(2)),
+    "a count below 0": (b'{"n": 2, "digest": "x", "outside": [-1]}', rows_file(2)),
     "a link": (b'{"n": 2, "digest": "x"}', "symbolic"),
     "another's file": (b'{"n": 2, "digest": "x"}', "hard"),
 }

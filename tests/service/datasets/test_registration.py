@@ -70,7 +70,7 @@ def test_a_slow_upload_keeps_no_other_owner_waiting(database: Database, tmp_path
         while not slow[0].exists():
             await asyncio.sleep(0.01)
         for _ in range(3):
-            assert (await registrar.register(world.owner, source, schema)).n == 60
+            assert (await registrar.register(world.owner, source, schema)).dataset.n == 60
         assert not slow[1].exists()
         assert not any(task.done() for task in held)
         ended.touch()

@@ -8,14 +8,14 @@ import numpy as np
 
 from privest.arrays import Array, NestedList
 from privest.estimators.base import BasePlan, Estimator, require
-from privest.estimators.column_scales import ColumnScales
-from privest.estimators.frechet_mean.columns import columns_mean
+from privest.estimators.frechet_mean import column_means as column_means_solver
+from privest.estimators.frechet_mean.adaptive_clip import AdaptiveMean, Run
+from privest.estimators.frechet_mean.adaptive_clip_planning import adaptive_clip
 from privest.estimators.frechet_mean.forecast import MeanError, expected_error
-from privest.estimators.frechet_mean.found_clip import Surroundings, descent, stages
-from privest.estimators.frechet_mean.found_clip_planning import found_clip
 from privest.estimators.frechet_mean.frechet_mean_spec import FrechetMeanSpec
 from privest.estimators.frechet_mean.given_clip import Facts, checked, last_step
 from privest.estimators.frechet_mean.planning import (
+    SUMS,
     ProblemBounds,
     Solver,
     SolverPlan,
@@ -55,25 +55,23 @@ class Mean(Answer):
         tuple[ColumnMean, ...] | None,
         Doc("of a table: the mean of each column, in its own units, and the share of each category"),
     ] = None
-    scales: Annotated[
+    half_widths: Annotated[
         Array | None,
-        Doc("of a table whose columns' scales were found: the units of `uncertainty`", axes=(1,)),
-    ] = None
-    deviations: Annotated[
-        Array | None,
-        Doc("where scales were found: root mean square error of each number of the point", axes=(1,)),
+        Doc(
+            "of a table: half of the 95 % interval of each number of the point; 1e100 where none holds",
+            axes=(1,),
+        ),
     ] = None
 
     def in_columns(self, recipe: Recipe, expected: ExpectedError) -> "Mean":
         """The mean of each column, with an interval by what the run found out, else by the forecast."""
-        deviations = self.deviations
-        if deviations is None:
+        half_widths = self.half_widths
+        if half_widths is None:
             assert isinstance(expected, MeanError)  # noqa: S101 - of every mean's plan
             found = self.uncertainty
-            noise, moved = (found.noise, found.moved or 0.0) if found else (expected.radius_95, 0.0)
-            deviations = alike(len(self.point), noise, moved)
-        told = column_means(self.point, recipe, deviations)
-        return replace(self, columns=told)
+            noise, bias = (found.noise, found.moved or 0.0) if found else (expected.radius_95, 0.0)
+            half_widths = alike(len(self.point), noise, bias)
+        return replace(self, columns=column_means(self.point, recipe, half_widths))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +109,12 @@ class FrechetMeanPlan(BasePlan):
         """Number of steps of the whole run."""
         if self.epochs:
             return self.epochs.steps
-        return sum(r.count for r in self.releases if r.statistic in ("gradient", "scaled", "far"))
+        if self.sums is not None:
+            return 1
+        shared = sum(
+            r.count for r in self.releases if r.statistic in ("gradient", "scaled", "rough gradient")
+        )
+        return shared + max(len(self.named(run.gradient)) for run in Run)
 
     def named(self, statistic: str) -> tuple[NoisySum, ...]:
         """The releases of a statistic but for those of random batches, in order."""
@@ -121,12 +124,14 @@ class FrechetMeanPlan(BasePlan):
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
         """The statistics that the gate may sum, by the names that releases use."""
-        return statistics(self.range, self.scales)
+        if self.sums is not None:
+            return dict(column_means_solver.statistics(self.sums))
+        return statistics(self.range, pure=self.target.delta == 0)
 
     @property
-    def scales(self) -> ColumnScales | None:
-        """The scales of columns that the run finds, if it does."""
-        return ColumnScales.of(self.shape.recipe) if self.named("spreads") else None
+    def sums(self) -> Recipe | None:
+        """The recipe of the columns whose sums are released; None where another solver runs."""
+        return self.shape.recipe if self.solver in SUMS else None
 
     @property
     def columns(
@@ -140,14 +145,18 @@ class FrechetMeanPlan(BasePlan):
     ]:
         """The forecast of each column's interval."""
         recipe = self.shape.recipe
-        if recipe is None or self.scales:
+        if recipe is None or not recipe.is_bounded:
             return None
+        if self.sums is not None:
+            return column_errors(recipe, column_means_solver.planned_half_widths(recipe, self.releases))
         return column_errors(recipe, alike(recipe.width, self.expected_error.radius_95, 0.0))
 
     @property
     def looks(self) -> tuple[Release, ...]:
         """The histograms of columns, or of how far records may be at all."""
-        return self.scales.looks(self.releases) if self.scales else self.named("range")
+        if self.sums is not None:
+            return () if self.sums.is_bounded else column_means_solver.range_finding(self.releases)
+        return self.named("range")
 
     @property
     def range(self) -> Range:
@@ -165,6 +174,8 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
     """
     space = shape.space
     require(shape.n >= 1, "a mean needs at least one record")
+    if spec.solver in SUMS or (shape.recipe is not None and spec.solver is None and spec.is_default):
+        return _plan_of_columns(spec, shape, target)
     center, radius = shape.search_center, _positive(shape.search_radius, "radius", space.widest_radius)
     start = shape.point(spec.start, "start") if spec.start is not None else center
     clip = _positive(spec.clip, "clip") if spec.clip is not None else radius
@@ -179,25 +190,20 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
     bounds = ProblemBounds(
         shape.n, space, center, radius, target, distance, clip, is_declared=shape.radius is not None
     )
-    scales = ColumnScales.of(shape.recipe)
     require(
-        scales is None or (spec.finds_clip and spec.start is None),
-        "columns without low and high have their scales found by the default solver alone: leave its options "
-        "out, or name columns with bounds",
+        shape.recipe is None or shape.recipe.is_bounded,
+        "these options need low and high of every column: declare them, or leave the options out",
     )
-    chosen = found_clip(bounds, scales) if scales else _solver_plan(spec, bounds, step_size, clip_change)
+    chosen = _solver_plan(spec, bounds, step_size, clip_change)
     found = chosen.releases[0].statistic in ("range", "orders")
-    count = len(chosen.releases)
     require(spec.server_step == 1.0 or spec.local_steps > 1, APART)
-    long = spec.local_steps > 1 and spec.local_steps * count > most
-    require(not long, f"local_steps times {count} steps must be at most {most}")
-    last = [each for each in chosen.releases if each.statistic not in ("distances", "check")][-1]
-    expected = expected_error(chosen.schedule.noise_error, last, bounds, found=found)
-    warnings = [*_warnings(bounds, shape, chosen, clip_change, expected)]
-    if scales:
-        warnings += scales.warnings(chosen.releases)
+    long = spec.local_steps > 1 and spec.local_steps * len(chosen.releases) > most
+    require(not long, f"local_steps times {len(chosen.releases)} steps must be at most {most}")
+    expected = expected_error(chosen.schedule.noise_error, _last(chosen), bounds, found=found)
+    warnings = _warnings(bounds, shape, chosen, clip_change, expected)
+    summed = statistics(bounds.range, pure=target.delta == 0)
     return FrechetMeanPlan(
-        **certified(chosen.releases, statistics(bounds.range, scales), target, shape.n, warnings),
+        **certified(chosen.releases, summed, target, shape.n, warnings),
         shape=shape,
         start=start.tolist(),
         center=center.tolist(),
@@ -214,6 +220,43 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
     )
 
 
+def _plan_of_columns(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) -> FrechetMeanPlan:
+    """The plan of means of columns by noisy sums.
+
+    Raises:
+        ValueError: the data are no table, an option belongs to another solver, or noise would hide a column.
+    """
+    recipe = shape.recipe
+    require(recipe is not None, f"the solvers {' and '.join(SUMS)} are for columns of tables")
+    assert recipe is not None  # noqa: S101 - as required
+    require(spec.is_default, f"the solver {spec.solver} takes no other options: leave them out")
+    plain = spec.solver == "noisy-sum"
+    target = column_means_solver.least_noise(recipe, target, shape.n)
+    releases = column_means_solver.releases(recipe, target, shape.n, plain=plain)
+    expected = column_means_solver.forecast(recipe, releases)
+    center = recipe.center.tolist()
+    return FrechetMeanPlan(
+        **certified(
+            releases,
+            column_means_solver.statistics(recipe),
+            target,
+            shape.n,
+            column_means_solver.plan_warnings(recipe, releases),
+        ),
+        shape=shape,
+        start=center,
+        center=center,
+        radius=recipe.radius,
+        clip=recipe.radius,
+        step_size=1.0,
+        solver="noisy-sum" if len(releases) == 1 else "clipped-sum",
+        epochs=None,
+        releases=releases,
+        expected_error=expected,
+        why=column_means_solver.reason(releases, asked=spec.solver is not None),
+    )
+
+
 def _solver_plan(
     spec: FrechetMeanSpec, bounds: ProblemBounds, step_size: float | None, clip_change: float | None
 ) -> SolverPlan:
@@ -222,9 +265,8 @@ def _solver_plan(
     Raises:
         ValueError: an option out of range, or a run that cannot be certified.
     """
-    # What Laplace noise costs over several rounds is worth it only where nothing is declared.
-    if spec.finds_clip and not (bounds.target.delta == 0 and bounds.is_declared):
-        return found_clip(bounds)
+    if spec.finds_clip:
+        return adaptive_clip(bounds)
     told: tuple[NoisySum, ...] = ()
     if spec.diagnostics:
         batches = spec.solver in ("rsgd", "rsvrg")
@@ -253,6 +295,12 @@ def _given_clip(
     return full_gradients(bounds, steps=spec.steps, step_size=step_size, local_steps=spec.local_steps)
 
 
+def _last(chosen: SolverPlan) -> Release:
+    """Return the gradient by whose noise the error is forecast: of the default solver, the last plain one."""
+    plain = [each for each in chosen.releases if each.statistic == Run.PLAIN.gradient]
+    return (plain or [each for each in chosen.releases if each.statistic not in ("distances", "check")])[-1]
+
+
 def _warnings(
     bounds: ProblemBounds,
     shape: PointsMetadata,
@@ -262,7 +310,8 @@ def _warnings(
 ) -> Iterator[str]:
     """Warnings for the analyst, from public facts."""
     clip, step = bounds.clip, chosen.schedule.step_size
-    if shape.radius is None and chosen.releases[0].statistic not in ("range", "orders"):
+    found = chosen.releases[0].statistic in ("range", "orders")
+    if shape.radius is None and not found and bounds.radius < bounds.space.diameter:
         yield (
             f"the dataset's schema names no radius; {bounds.radius:.3g} about the centre is assumed. "
             "A mean outside that ball is not found, and a tighter ball costs less noise"
@@ -283,16 +332,19 @@ def run(planned: FrechetMeanPlan, gate: Oracle) -> Array:
 def _estimate(planned: FrechetMeanPlan, gate: Oracle) -> tuple[Array, Uncertainty | None]:
     """The private mean, and what its run found out of how far it is off."""
     start, center = (np.array(point, dtype=np.float64) for point in (planned.start, planned.center))
-    ball, looks = Ball(planned.shape.space, center, planned.radius), planned.named("distances")
-    curvature = (0.0, 0.0) if ball.manifold.dim == 1 else ball.manifold.curvature
-    if first := planned.named("range"):
-        around = Surroundings.ranged(planned.range, gate, start, first[0])
-        rounds = stages(looks, planned.named("scaled"), planned.named("far"))
-        return descent(around, gate, curvature=curvature, stages=rounds)
+    ball = Ball(planned.shape.space, center, planned.radius)
+    if planned.named(Run.PLAIN.gradient):
+        first = planned.named("range")
+        if first:
+            ball = planned.range.ball(gate, start, first[0])
+        found = {name: planned.named(name) for name in planned.statistics}
+        releases = {name: each for name, each in found.items() if each}
+        return AdaptiveMean(ball, start, releases, is_declared=not first).run(gate)
+    looks = planned.named("distances")
     if not looks:
         return _descended(planned, gate, ball, start, planned.steps), None
     noise = planned.expected_error.each_direction(ball.manifold.dim)
-    facts = Facts(ball, planned.clip, noise, curvature, looks[0])
+    facts = Facts(ball, planned.clip, noise, looks[0])
     if check := planned.named("check"):
         point = _descended(planned, gate, ball, start, planned.steps)
         return point, checked(facts, gate, point, check=check[0])
@@ -351,11 +403,9 @@ def _options_fit(spec: FrechetMeanSpec, space: Manifold) -> None:
 
 
 def _answer(planned: FrechetMeanPlan, gate: Oracle) -> Mean:
-    if (scales := planned.scales) and (recipe := planned.shape.recipe):
-        found = columns_mean(
-            scales, recipe, gate, planned.looks, stages(planned.named("distances"), planned.named("scaled"))
-        )
-        return Mean(**vars(found))
+    if planned.sums is not None:
+        found = column_means_solver.run(planned.sums, gate, planned.releases, planned.shape.n)
+        return Mean(found.point, half_widths=found.half_widths, uncertainty=found.uncertainty)
     point, uncertainty = _estimate(planned, gate)
     return Mean(point, uncertainty=uncertainty)
 

@@ -32,7 +32,9 @@ class FrechetMeanSpec(Options):
     solver: Annotated[
         Solver | None,
         Option(
-            "full gradients (`rgd`), random batches (`rsgd`), or both (`rsvrg`); by default full gradients"
+            "of columns of a table one sum over their declared bounds (`noisy-sum`), by default with closer "
+            "bounds where these surely win (`clipped-sum`); of other data full gradients (`rgd`, the "
+            "default), random batches (`rsgd`), or both (`rsvrg`)"
         ),
     ] = None
     rate: Annotated[float | None, Option("probability of a record in a batch", gt=0, le=1)] = None
@@ -61,6 +63,11 @@ class FrechetMeanSpec(Options):
             omit_default=True,
         ),
     ] = True
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nothing but the solver was chosen."""
+        return self == FrechetMeanSpec(solver=self.solver)
 
     @property
     def finds_clip(self) -> bool:

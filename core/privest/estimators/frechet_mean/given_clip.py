@@ -1,13 +1,22 @@
 """How far the answer of a descent with a given clip may be off, from a last look at the distances."""
 
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.frechet_mean.distances import Distances
-from privest.estimators.frechet_mean.uncertainty import REACH, Displacement, MeanHessian, uncertainty
+from privest.estimators.frechet_mean.histogram import Histogram, with_outside
+from privest.estimators.frechet_mean.region import (
+    EDGE,
+    SEVERAL,
+    MeanHessian,
+    Region,
+    beyond_clip,
+    outside,
+    uncertainty,
+    unseen,
+)
 from privest.estimators.uncertainty import Uncertainty
 from privest.optim.ball import Ball
 from privest.privacy.mechanisms import Release
@@ -16,39 +25,59 @@ from privest.privacy.oracle import Oracle
 
 @dataclass(frozen=True)
 class Facts:
-    """What is public of the run.
+    """Public parameters of a run.
 
     Attributes:
         ball: where the iterates stay.
         clip: of every gradient.
         noise: standard deviation of the noise in the answer, in each direction.
-        curvature: bounds of the sectional curvature.
         look: release of the histogram.
     """
 
     ball: Ball
     clip: float
     noise: float
-    curvature: tuple[float, float]
     look: Release
 
-    def distances(self, gate: Oracle, point: Array) -> Distances:
-        """The histogram at a point, read."""
-        reach = REACH * self.ball.radius
-        return Distances.read(gate.mean((point, reach), "distances"), self.look.deviation, reach)
+    def distances(self, gate: Oracle, point: Array) -> Histogram:
+        """Return the histogram of distances from a point."""
+        space = self.ball.manifold
+        reach = min(2 * self.ball.radius, space.diameter)
+        nodes = reach * 2.0 ** (-np.arange(self.look.size - 2, -1.0, -1.0) / 2)
+        nodes = with_outside(nodes, reach, space.diameter)
+        return Histogram.read(
+            point, gate.mean((point, nodes), "distances"), nodes, self.look.deviation, reach
+        )
 
-    def hessian(self, distances: Distances, slope: float) -> MeanHessian:
-        """Bounds that hold all the way to the mean, from a point where the mean gradient has this length."""
-        way = slope / MeanHessian.of(distances, self.curvature).least
-        return MeanHessian.of(distances, self.curvature, further=way)
+    def hessian(self, distances: Histogram, slope: float) -> MeanHessian:
+        """Return bounds that hold on the way to the mean, from a point with such a mean gradient."""
+        space = self.ball.manifold
+        return MeanHessian.of(distances, space, further=slope / MeanHessian.of(distances, space).least)
+
+    def excess(self, distances: Histogram) -> float:
+        """Return an upper bound of the mean distance beyond the clip."""
+        return float(distances.excess(np.array([self.clip]))[0]) + distances.outside * distances.reach
 
     def told(
-        self, clipped: Array, left: float, distances: Distances, hessian: MeanHessian, away: float
+        self, moved: float, distances: Histogram, hessian: MeanHessian, away: float, release: Release
     ) -> Uncertainty:
-        """The uncertainty of an answer that lies so far from the centre of the ball."""
-        off = Displacement(self.ball.manifold.dim, self.noise, clipped, left)
-        edge = away >= self.ball.radius * (1 - 1e-9)
-        return uncertainty(off, distances, self.look, hessian=hessian, clip=self.clip, on_edge=edge)
+        """Return the uncertainty of an answer that lies so far from the centre of the ball."""
+        space = self.ball.manifold
+        if hessian.is_flat:
+            moved = max(moved, 2 * distances.average(lambda each: each))
+        return uncertainty(
+            Region.of(space, self.noise, moved, release),
+            distances,
+            int(self.look.divisor),
+            spread=self.ball.radius,
+            warnings=(
+                *outside(distances.outside),
+                *((EDGE,) if away >= self.ball.radius * (1 - 1e-9) else ()),
+                *((SEVERAL,) if hessian.is_flat and space.cut_distance < inf else ()),
+                *beyond_clip(distances, self.clip),
+            ),
+            unknown=(unseen(distances, int(self.look.divisor)),),
+        )
 
 
 def last_step(
@@ -68,13 +97,13 @@ def last_step(
     ball, distances = facts.ball, facts.distances(gate, point)
     gradient = gate.mean(point)
     slope = sqrt(max(0.0, float(np.dot(gradient, gradient)) - last.size * last.deviation**2))
-    hessian, excess = facts.hessian(distances, slope), distances.excess(facts.clip)
+    hessian, excess = facts.hessian(distances, slope), facts.excess(distances)
     kept, doubt = hessian.contraction(step_size)
     left = (abs(kept) + doubt) / hessian.least
     ahead = ball.manifold.exp_coordinates(point, step_size * gradient)
     point, away = ball.nearest(ahead)
     left_to_go = left * slope + (float(ball.manifold.dist(point, ahead)) if away >= ball.radius else 0.0)
-    return point, facts.told((step_size + left) * excess, left_to_go, distances, hessian, away)
+    return point, facts.told((step_size + left) * excess + left_to_go, distances, hessian, away, last)
 
 
 def checked(facts: Facts, gate: Oracle, point: Array, *, check: Release) -> Uncertainty:
@@ -89,6 +118,6 @@ def checked(facts: Facts, gate: Oracle, point: Array, *, check: Release) -> Unce
     distances, gradient = facts.distances(gate, point), gate.mean(point, "check")
     expected = check.size * check.deviation**2 + facts.ball.manifold.dim * facts.noise**2
     slope = sqrt(max(0.0, float(np.dot(gradient, gradient)) - expected))
-    hessian, excess = facts.hessian(distances, slope), distances.excess(facts.clip)
+    hessian, excess = facts.hessian(distances, slope), facts.excess(distances)
     away = facts.ball.nearest(point)[1]
-    return facts.told(excess / hessian.least, slope / hessian.least, distances, hessian, away)
+    return facts.told((excess + slope) / hessian.least, distances, hessian, away, check)

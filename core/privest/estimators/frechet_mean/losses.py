@@ -1,10 +1,11 @@
 """Half the squared geodesic distance to a point: its minimiser is the Fréchet mean."""
 
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 
-from privest.arrays import Array
+from privest.arrays import Array, lengths
 from privest.manifolds import Manifold
 from privest.privacy.clipping import any_floats, clipped_sum, without_axis
 from privest.privacy.statistic import Opposable
@@ -88,3 +89,34 @@ class SquaredDistanceChange(Opposable):
         (at, anchor), rows = point, without_axis(rows)
         change = self.manifold.log_coordinates(at, rows) - self.manifold.log_coordinates(anchor, rows)
         return clipped_sum(change, clip)
+
+
+@dataclass(frozen=True)
+class CandidateDistances(Opposable):
+    """Squared distances of the records from a few candidates, scaled to between −1 and 1.
+
+    Their mean is the objective of the Fréchet mean at each candidate. Queries are tuples of (*shape) points.
+
+    Attributes:
+        manifold: space of the records.
+        size: number of candidates.
+        longest: distance at which records that are further off count.
+    """
+
+    manifold: Manifold
+    size: int
+    longest: float
+    description: str = "the mean squared distance from candidates"
+
+    @any_floats
+    def clipped_sum(self, query: tuple[Array, ...], rows: Array, clip: float) -> Array:
+        """Return the (size,) sum; a record without a finite distance adds zeros.
+
+        Args:
+            query: the candidates.
+            rows: (n, *shape) records.
+            clip: bound on the length of one record's vector.
+        """
+        each = [lengths(self.manifold.log_coordinates(point, rows)) for point in query]
+        squares = np.square(np.minimum(np.stack(each, axis=-1) / self.longest, 1.0))
+        return clipped_sum((2 * squares - 1) * (clip / sqrt(self.size)), clip)

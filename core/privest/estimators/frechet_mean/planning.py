@@ -2,13 +2,18 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import sqrt
+from math import inf, sqrt
 from typing import Literal
 
 from privest.arrays import Array
-from privest.estimators.column_scales import ColumnScales, Standardised
-from privest.estimators.frechet_mean.distances import DistanceCounts
-from privest.estimators.frechet_mean.losses import ScaledGradient, SquaredDistance, SquaredDistanceChange
+from privest.estimators.frechet_mean.adaptive_clip import Run
+from privest.estimators.frechet_mean.histogram import DistanceShares
+from privest.estimators.frechet_mean.losses import (
+    CandidateDistances,
+    ScaledGradient,
+    SquaredDistance,
+    SquaredDistanceChange,
+)
 from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.frechet_mean.schedule import (
     TYPICAL,
@@ -17,7 +22,7 @@ from privest.estimators.frechet_mean.schedule import (
     schedule,
     stochastic_schedule,
 )
-from privest.manifolds import Manifold
+from privest.manifolds import Embedded, Manifold
 from privest.optim.ball import Ball
 from privest.optim.loops import MOST_PASSES, MOST_STEPS, AskedLoops, Epochs
 from privest.optim.loops_planning import LoopBounds, plan_loops
@@ -27,7 +32,13 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import NoisySum, Release, Scheme
 from privest.privacy.statistic import AnyStatistic
 
-Solver = Literal["rgd", "rsgd", "rsvrg"]
+Solver = Literal["noisy-sum", "clipped-sum", "rgd", "rsgd", "rsvrg"]
+
+SUMS = ("noisy-sum", "clipped-sum")
+"""Solvers for columns of a table."""
+
+MOST_NODES, FEW_NODES = 42, 16
+"""Nodes of histograms with Gaussian noise, and with Laplace noise."""
 
 _LOOK, _CHECK = 0.1, 0.1
 """Shares of the budget for a histogram at the end of a run, and for a gradient there."""
@@ -72,6 +83,22 @@ class ProblemBounds:
         """What a run may find out about the distances of the records."""
         return Range(self.space, self.radius, self.is_declared)
 
+    @property
+    def has_ball(self) -> bool:
+        """Whether a ball is declared, or the manifold is one itself."""
+        return self.is_declared or isinstance(self.space, Embedded)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether one gradient leads to the mean from anywhere."""
+        space = self.space
+        return space.cut_distance == inf and (space.dim == 1 or space.curvature == (0.0, 0.0))
+
+    @property
+    def distance_shares(self) -> DistanceShares:
+        """The histogram of distances."""
+        return distance_shares(self.space, pure=self.target.delta == 0)
+
     def budget(self, *, batches: bool = False) -> PrivacyBudget:
         """What the steps may spend."""
         of = PrivacyBudget.for_gaussian_batches if batches else PrivacyBudget.of
@@ -112,24 +139,34 @@ class SolverPlan:
     epochs: Epochs | None = None
 
 
-def statistics(within: Range, scales: ColumnScales | None = None) -> dict[str, AnyStatistic]:
-    """The statistics that the gate may sum, by the names that releases use."""
-    space = within.manifold
-    if scales:
-        return {
-            **scales.statistics,
-            "scaled": Standardised(ScaledGradient(space)),
-            "distances": Standardised(DistanceCounts(space)),
-        }
-    return {
+def distance_shares(space: Manifold, *, pure: bool) -> DistanceShares:
+    """Return the histogram of distances, with few nodes if δ is 0: Laplace noise grows with their number."""
+    return DistanceShares(space, FEW_NODES if pure else MOST_NODES)
+
+
+def longest(space: Manifold, radius: float) -> float:
+    """Return the largest distance between two points of a ball."""
+    return min(2 * radius, space.diameter)
+
+
+def statistics(within: Range, *, pure: bool) -> dict[str, AnyStatistic]:
+    """Return the statistics that the gate may sum, by the names that releases use."""
+    space, counts = within.manifold, distance_shares(within.manifold, pure=pure)
+    gradient = ScaledGradient(space)
+    found: dict[str, AnyStatistic] = {
         "range": within.counts,
         "gradient": SquaredDistance(space),
         "change": SquaredDistanceChange(space),
-        "scaled": ScaledGradient(space),
-        "far": ScaledGradient(space, "the mean gradient, in clips, where much is left to go"),
         "check": SquaredDistance(space, "the mean gradient at the answer"),
-        "distances": DistanceCounts(space),
+        "rough distances": counts,
+        "rough gradient": gradient,
+        "distances": counts,
+        "several paths": gradient,
+        "several values": CandidateDistances(space, 2, longest(space, within.radius)),
     }
+    for run in Run:
+        found |= {run.gradient: gradient, run.look: counts, run.check: gradient}
+    return found
 
 
 def full_gradients(
@@ -171,7 +208,7 @@ def diagnosed(
         ValueError: this privacy cannot be certified in float64.
     """
     budget = bounds.budget(batches=batches)
-    look = budget.release(DistanceCounts(bounds.space), "distances", 1.0, share=_LOOK)
+    look = budget.release(bounds.distance_shares, "distances", 1.0, share=_LOOK)
     if not check:
         return replace(bounds, spared=_LOOK), (look,)
     gradient = budget.release(bounds.gradient, "check", bounds.clip, share=_CHECK)

@@ -8,6 +8,9 @@ import numpy as np
 from privest.arrays import Array
 from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.manifolds import Manifold
+from privest.optim.ball import Ball
+from privest.privacy.mechanisms import Release
+from privest.privacy.oracle import Oracle
 
 _OCTAVES = 4
 """Between neighbouring nodes."""
@@ -20,6 +23,10 @@ _ANYWHERE = 332
 
 _TYPICAL, _NOTABLE = 0.6, 0.25
 """Share of the records that the fullest node has, and the share of that which another node needs to count."""
+
+_WIDER = 64.0
+"""Radius of the ball over the typical distance, which is a node: records between two nodes may be 16 times as
+far, and some further."""
 
 _SURE = 4.5
 """Standard deviations of noise that such a node must have, too."""
@@ -77,3 +84,14 @@ class Range:
             away = np.abs(np.arange(len(released)) - self._above)
             place = int(np.argmax(_TYPICAL * released / deviation**2 - 2 * np.log1p(away)))
         return self.top * 2.0 ** (-_OCTAVES * place)
+
+    def ball(self, gate: Oracle, start: Array, release: Release) -> Ball:
+        """Return a ball about the start that holds the records at typical distances, and ones further off.
+
+        Args:
+            gate: releases the histogram, as the statistic `range`.
+            start: (*shape) its centre.
+            release: of the histogram.
+        """
+        typical = self.read(gate.mean((start, self.top), "range"), release.deviation)
+        return Ball(self.manifold, start, min(_WIDER * typical, self.manifold.widest_radius))

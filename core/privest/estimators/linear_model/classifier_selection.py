@@ -167,6 +167,11 @@ class SelectionPlan(BasePlan):
         return fits
 
     @property
+    def one_dataset(self) -> str | None:
+        """A choice is not pooled."""
+        return "a choice among classifiers works on one dataset only: name one"
+
+    @property
     def steps(self) -> int:
         """The most steps of a run that may see a record: how many there are depends on the choice."""
         fits = self._planned_fits

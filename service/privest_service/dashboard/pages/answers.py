@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Part, Plan
 from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata
+from privest.tables.columns import day_of
 from privest_service.dashboard.answer_tables import answer_tables, written
 from privest_service.dashboard.as_planned import as_planned
 from privest_service.dashboard.budget_summary import unit
@@ -198,7 +199,7 @@ def _fills(shape: DatasetMetadata | None) -> dict[str, str]:
     if recipe is None:
         return {}
     return {
-        feature.name: cell_text(recipe.columns[feature.column], feature.fill)
+        f"{feature.name} filled": cell_text(recipe.columns[feature.column], feature.fill)
         for feature in recipe.features
         if feature.fill is not None and not feature.gap
     }
@@ -222,7 +223,7 @@ def _mean(answer: dict[str, Any], shape: DatasetMetadata | None) -> Pictures:
     if space == "poincare-ball" and point.shape == (2,):
         return [("The mean in the Poincaré disk.", in_disk("mean", point.tolist()))]
     if answer.get("columns"):
-        return _means(answer, _bounded(shape))
+        return _means(answer, shape)
     return [("The coordinates of the mean.", vector_bars("mean", point))]
 
 
@@ -234,14 +235,15 @@ def _bounded(shape: DatasetMetadata | None) -> set[str] | None:
     return None if len(found) == len(features) else found
 
 
-def _means(answer: dict[str, Any], bounded: set[str] | None) -> Pictures:
-    """Means between their bounds, and shares; a column without bounds has no place beside the others."""
+def _means(answer: dict[str, Any], shape: DatasetMetadata | None) -> Pictures:
+    """Draw means between their bounds, and shares; a column without bounds has no place beside the others."""
     pictures: Pictures = []
-    told = list(zip(answer["columns"], answer["point"], strict=True))
+    recipe = shape.recipe if shape is not None else None
+    features = {} if recipe is None else {each.name: each for each in recipe.features if each.is_bounded}
     means = {
-        each["name"]: value
-        for each, value in told
-        if each["kind"] == "mean" and (bounded is None or each["name"] in bounded)
+        each["name"]: _between(each["value"], *features[each["name"]].ends)
+        for each in answer["columns"]
+        if each["kind"] == "mean" and each["name"] in features
     }
     if means:
         names, values = list(means), np.array(list(means.values()))
@@ -250,7 +252,7 @@ def _means(answer: dict[str, Any], bounded: set[str] | None) -> Pictures:
             f"Where each mean lies between its bounds, −1 and 1.{_rest(shown, len(names), 'from the middle')}"
         )
         pictures.append((said, vector_bars("mean", values[shown], [names[i] for i in shown])))
-    shares = [each for each, _ in told if each["kind"] == "share"]
+    shares = [each for each in answer["columns"] if each["kind"] == "share"]
     if shares:
         shown = _furthest(np.array([each["value"] for each in shares]))
         said = f"Shares of the records, with intervals of 95 %.{_rest(shown, len(shares), 'from zero')}"
@@ -258,6 +260,12 @@ def _means(answer: dict[str, Any], bounded: set[str] | None) -> Pictures:
         parts = ([shares[i][part] for i in shown] for part in ("value", "low", "high"))
         pictures.append((said, intervals("shares", names, *parts)))
     return pictures
+
+
+def _between(value: float | str, low: float, high: float) -> float:
+    """Return where a value lies between its bounds, as −1 to 1; a date counts by its days."""
+    number = float(day_of(date.fromisoformat(value))) if isinstance(value, str) else value
+    return (2 * number - low - high) / (high - low)
 
 
 def _furthest(values: NDArray[np.float64]) -> list[int]:

@@ -16,6 +16,7 @@ from privest.metadata import DatasetMetadata
 from privest.tables.columns import Column
 from privest.tables.metadata import TableMetadata
 from privest_service.dashboard.forms import from_json, texts
+from privest_service.dashboard.outside_bounds import hand_over, handed_over
 from privest_service.dashboard.page import FilePage, Page, redirect, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, OwnerDep, OwnerOfDataDep, Visitor
@@ -184,7 +185,9 @@ async def upload(
         if new.has_header is False
         else "&first=header"
     )
-    return redirect(request, f"/datasets/{made.id}?done=uploaded{first}")
+    answer = redirect(request, f"/datasets/{made.dataset.id}?done=uploaded{first}")
+    hand_over(request, answer, made, _names_of_columns(schema.shape(made.dataset.n)))
+    return answer
 
 
 def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
@@ -274,6 +277,7 @@ def _one(
         )
         grants = list(granted)
     schema = SCHEMA.validate_json(dataset.dataset_schema)
+    shape = schema.shape(dataset.n)
     return render(
         request,
         template,
@@ -284,12 +288,17 @@ def _one(
         joined=[each for each in same if each.lineage == dataset.lineage],
         apart=[each for each in same if each.lineage != dataset.lineage],
         grants=grants,
-        shape=schema.shape(dataset.n).record,
-        columns=columns_of(schema.shape(dataset.n)),
+        shape=shape.record,
+        columns=columns_of(shape),
         schema=schema.model_dump(mode="json", exclude_none=True),
         done=request.query_params.get("done") == "uploaded",
+        outside_bounds=handed_over(request, _names_of_columns(shape)),
         first=request.query_params.get("first"),
     )
+
+
+def _names_of_columns(shape: DatasetMetadata) -> list[str]:
+    return [column.name for column in shape.columns] if isinstance(shape, TableMetadata) else []
 
 
 def columns_of(shape: DatasetMetadata) -> list[tuple[str, str, str, str]]:

@@ -1,6 +1,5 @@
 """Means that find their clip: what they tell of their error, on records that a clip has to do with."""
 
-from collections import Counter
 from math import sqrt
 
 import numpy as np
@@ -15,7 +14,7 @@ from privest.manifolds import Euclidean
 from privest.metadata import PointsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.privacy.mechanisms import SampledSum
+from privest.privacy.mechanisms import parted
 from privest.records import Records, Repeated
 from testing.exact_mean import exact_mean
 from testing.noise import ScaledNoise
@@ -57,12 +56,6 @@ def test_the_stated_region_holds_the_mean(rows, wide):
     assert np.median(stated) < 5 * sqrt(np.mean(off(found, rows) ** 2))
 
 
-def test_a_radius_thirty_times_too_large_costs_little():
-    rows = np.random.default_rng(6).standard_normal((5_000, 5))
-    near, far = (off(answers(rows, radius, 30)[1], rows) for radius in (4.0, 120.0))
-    assert np.mean(far**2) < 2 * np.mean(near**2)
-
-
 def test_a_clip_that_cuts_off_a_tail_says_so():
     rows = np.random.default_rng(7).exponential(1.0, (5_000, 2))
     _, found = answers(rows, 5.0, 20, FrechetMeanSpec(clip=1.0))
@@ -78,7 +71,7 @@ def test_tables_that_tell_nothing_are_answered_with_a_wide_region(rows):
     _, found = answers(rows, 2.0, 10, target=PrivacyTarget(0.5, 1e-7))
     told = [each.uncertainty for each in found if each.uncertainty]
     assert sum(off(found, rows) <= [each.radius_95 for each in told]) >= 8
-    assert all(any("expect no information" in words for words in each.warnings) for each in told)
+    assert all(each.radius_95 > 0.5 for each in told)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +100,10 @@ def test_without_diagnostics_nothing_is_told():
 def test_the_cost_is_that_of_all_releases(delta):
     rows = np.random.default_rng(10).standard_normal((300, 2))
     plan, _ = answers(rows, 4.0, 1, target=PrivacyTarget(1.0, delta))
-    assert {"distances"} <= {release.statistic for release in plan.releases}
-    spent = sum(release.cost.mu_squared for release in plan.releases)
-    assert plan.cost.mu_squared >= spent * (1 - 1e-12)
+    shared, alternatives = parted(plan.releases)
+    for each in alternatives or [[]]:
+        spent = sum(release.cost.mu_squared for release in [*shared, *each])
+        assert plan.cost.mu_squared >= spent * (1 - 1e-12)
 
 
 def test_a_histogram_counts_every_record_once():
@@ -177,42 +171,8 @@ def test_a_crowd_far_off_that_noise_hides_is_allowed_for(crowds: float, least: i
     assert least <= sum(1.96 * float(np.sqrt(np.mean(each**2))) >= truth for each in told) <= most
 
 
-class Counting(Gate):
-    """A gate that counts what it is asked for."""
-
-    def __init__(self, *args) -> None:
-        super().__init__(*args)
-        self.asked = Counter[str]()
-
-    def mean(self, point, statistic="gradient"):
-        self.asked[statistic] += 1
-        return super().mean(point, statistic)
-
-
-@pytest.mark.parametrize(("spread", "far"), [(0.1, 0), (1.0, 7)])
-def test_of_many_records_near_their_mean_all_are_read_four_times(spread: float, far: int) -> None:
-    """Two of three regions at least hold the mean; with coverage .95 fewer would in one of 140 such tests."""
-    n, space = 300_000, manifolds.get("lorentz", dim=3)
-    rng = np.random.default_rng(4)
-    start = space.exp_coordinates(space.reference, np.array([0.4, 0.0, 0.0]))
-    few = space.exp(start, space.sample_tangent_gaussian(rng, start, spread, 1_200))
-    mean = exact_mean(space, Records(few), start=start).point
-    plan = frechet_mean.plan(DEFAULT, PointsMetadata(n, {"name": "lorentz", "dim": 3}, None, 6.0), TARGET)
-    held = 0
-    for seed in range(3):
-        noise = ScaledNoise(seed=[24, seed])
-        gate = Counting(Records(Repeated(few, n)), plan.statistics, plan.releases, noise)
-        told = FRECHET_MEAN.run(plan, gate)
-        assert gate.asked["far"] == far
-        assert told.uncertainty
-        held += int(space.dist(told.point, mean) <= told.uncertainty.radius_95)
-    assert held >= 2
-    passes = sum(each.rate if isinstance(each, SampledSum) else 1.0 for each in plan.releases)
-    assert passes - 7 < 5
-
-
-def test_several_owners_leave_out_steps_alike() -> None:
-    """Each gate is asked for the same; the region holds the mean but for one seed in twenty."""
+def test_several_owners_make_the_same_run() -> None:
+    """All gates are asked for the same alternative; the region holds the mean but for one seed in twenty."""
     n, space = 150_000, manifolds.get("lorentz", dim=3)
     few = [
         space.exp(space.reference, space.sample_tangent_gaussian(rng, space.reference, 0.1, 500))
@@ -222,11 +182,10 @@ def test_several_owners_leave_out_steps_alike() -> None:
     shapes, targets = 2 * [PointsMetadata(n, {"name": "lorentz", "dim": 3}, None, 6.0)], 2 * [TARGET]
     plan = federation.plan(lambda shape, target: frechet_mean.plan(DEFAULT, shape, target), shapes, targets)
     gates = [
-        Counting(Records(Repeated(rows, n)), plan.statistics, part.releases, ScaledNoise(seed=[25, place]))
+        Gate(Records(Repeated(rows, n)), plan.statistics, part.releases, ScaledNoise(seed=[25, place]))
         for place, (rows, part) in enumerate(zip(few, plan.parts, strict=True))
     ]
     told = federated_runs.run(plan, FRECHET_MEAN.run, gates)
-    assert [gate.asked["far"] for gate in gates] == [0, 0]
-    assert [gate.remaining for gate in gates] == [7, 7]
+    assert [gate.remaining for gate in gates] == [0, 0]
     assert told.uncertainty
     assert space.dist(told.point, mean) <= told.uncertainty.radius_95

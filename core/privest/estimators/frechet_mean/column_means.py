@@ -1,0 +1,429 @@
+"""Private means of a table's columns: a noisy sum within declared bounds, or closer ones that surely win.
+
+The baseline is one noisy sum of all columns, each in halves of its declared width. It is unbiased, and its
+interval follows from the noise alone. Columns of yes/no and of categories get nothing else. For numbers and
+dates the run first releases histograms, which show where most values are and how far the others get. A column
+is clipped to a closer range only where noise and an upper bound of what that cuts off are less than half of
+the plain error. A plain sum with a part of the budget checks each such column, and is the answer where the
+two disagree.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, sqrt
+
+import numpy as np
+
+from privest.arrays import Array
+from privest.estimators.column_scales import Columns
+from privest.estimators.frechet_mean.column_clipping import ClippedIntervals, ColumnHistograms, among, choose
+from privest.estimators.frechet_mean.forecast import MeanError
+from privest.estimators.frechet_mean.intervals import coordinate_radius, joint_radius
+from privest.estimators.uncertainty import Uncertainty
+from privest.privacy.budget import PrivacyBudget
+from privest.privacy.clipping import any_floats, clipped_sum
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.mechanisms import AlternativeSum, NoisySum, Release, SampledSum
+from privest.privacy.oracle import Oracle
+from privest.privacy.statistic import AnyStatistic
+from privest.records import CHUNK
+from privest.tables.answers import NO_INTERVAL
+from privest.tables.columns import listed
+from privest.tables.recipe import Recipe
+
+_RANGES, _FAR = 0.06, 0.10
+"""Largest shares of μ² for the histograms that find ranges, and for the one of distances from there."""
+
+_PURE_RANGES, _PURE_FAR = 0.02, 0.04
+"""These shares of ε where δ is 0. Errors grow with the share there and not with its root."""
+
+_OPEN_RANGES, _OPEN_FAR = 0.1, 0.15
+"""These shares where some column lacks a bound, so that there is no plain sum."""
+
+_CHECK = 0.25
+"""Share of the rest that the plain sum has where some column is clipped."""
+
+_SUMS = ("plain", "check", "clipped")
+"""Names of the releases that are sums of the columns."""
+
+_DISAGREE = 3.0
+"""Fewest deviations of its noise by which the plain sum must differ from the clipped one to count."""
+
+_HIDDEN = 0.18
+"""Noise on a share of the records from which on a column without bounds cannot be found."""
+
+_SAMPLE = 32 * CHUNK
+"""Records whose distances are counted where there are eight times as many or more: it saves time."""
+
+_MOST_OPEN = 1_000
+"""Most columns that lack a bound in one query: histograms of more take long to read."""
+
+_USELESS = 0.5
+"""Half length of an interval, over half of a column's declared width, that says nothing useful."""
+
+
+@dataclass(frozen=True)
+class ColumnSum:
+    """The sum of records whose values are drawn in to an interval for each column, in halves of its width.
+
+    Its query is `Columns`: (features,) centres and half widths. The vectors of all records lie in the ball of
+    length `clip`, and no two are further apart than `diameter`, because of k exclusive indicators a row has
+    one.
+
+    Attributes:
+        recipe: makes the records.
+    """
+
+    recipe: Recipe
+    description: str = "the mean of the columns"
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return len(self.recipe.features)
+
+    def diameter(self, clip: float) -> float:
+        """Bound on the distance between the vectors of any two records."""
+        return min(self.recipe.diameter / self.recipe.radius, 2.0) * clip
+
+    def l1_diameter(self, clip: float) -> float:
+        """Bound on their L1 distance: 2 half widths for a number, 4 for k exclusive indicators."""
+        return self.recipe.l1_diameter / self.recipe.radius * clip * (1 + 1e-12)
+
+    @any_floats
+    def clipped_sum(self, query: Columns, rows: Array, clip: float) -> Array:
+        """Σ of the records in half widths of their intervals, from the centre of the ball, scaled to `clip`.
+
+        Args:
+            query: the intervals; `most` is 1.
+            rows: (n, features) records.
+            clip: length of a record's vector at most.
+        """
+        vectors = query.images(rows)
+        if self.recipe.center.any():
+            vectors -= self.recipe.center
+        vectors *= clip / self.recipe.radius
+        return clipped_sum(vectors, clip)
+
+    def mean(self, released: Array) -> Array:
+        """(features,) mean in half widths of the intervals, by a released mean with the clip 1."""
+        return released * self.recipe.radius + self.recipe.center
+
+
+def statistics(recipe: Recipe) -> Mapping[str, AnyStatistic]:
+    """Return the statistics that the gate may sum for means of columns, by the names of releases."""
+    total = ColumnSum(recipe)
+    check = ColumnSum(recipe, "the mean of the columns, as a check")
+    clipped = ColumnSum(recipe, "the mean of the columns within closer ranges")
+    histograms = ColumnHistograms.at(recipe).statistics if recipe.numbers else {}
+    return {**histograms, "plain": total, "check": check, "clipped": clipped}
+
+
+def releases(recipe: Recipe, target: PrivacyTarget, n: int, *, plain: bool) -> tuple[NoisySum, ...]:
+    """Return the releases of a query for means of columns.
+
+    Args:
+        recipe: makes the records.
+        target: (ε, δ).
+        n: number of records.
+        plain: whether to take the plain sum alone.
+
+    Raises:
+        ValueError: noise would hide where columns without bounds are, or a plain sum lacks bounds.
+    """
+    budget, total, histograms = PrivacyBudget.of(target, n), ColumnSum(recipe), ColumnHistograms.at(recipe)
+    if plain or not recipe.numbers:
+        if histograms.is_open.any():
+            open_names = [
+                name for name, one in zip(histograms.columns.names, histograms.is_open, strict=True) if one
+            ]
+            raise ValueError(
+                f"a plain sum needs low and high of every column: declare those of {listed(open_names)}"
+            )
+        return (budget.release(total, "plain", 1.0),)
+    some_open = bool(histograms.is_open.any())
+    most, far = (
+        (_OPEN_RANGES, _OPEN_FAR)
+        if some_open
+        else (_PURE_RANGES, _PURE_FAR)
+        if budget.pure
+        else (_RANGES, _FAR)
+    )
+    ranges = [_range_look(histograms, budget, *look) for look in histograms.ranges.looks(budget, most)]
+    found = [release for release, _ in ranges]
+    _require_visible(histograms, found)
+    left = 1 - far - sum(share for _, share in ranges)
+    spreads = budget.release(histograms.statistics["spreads"], "spreads", 1.0, share=far)
+    if not budget.pure and n >= 8 * _SAMPLE:
+        spreads = SampledSum.of(spreads, _SAMPLE)
+    check = budget.release(total, "check", 1.0, share=left * _CHECK)
+    clipped = budget.release(total, "clipped", 1.0, share=left * (1 - _CHECK))
+    first = (*found, spreads)
+    if some_open:
+        return (*first, check, clipped)
+    alone = AlternativeSum.of(budget.release(total, "plain", 1.0, share=left), 0, "plain")
+    both = (AlternativeSum.of(each, 1, each.statistic) for each in (check, clipped))
+    return (*first, alone, *both)
+
+
+def _range_look(
+    histograms: ColumnHistograms, budget: PrivacyBudget, name: str, share: float
+) -> tuple[NoisySum, float]:
+    """Return a histogram that finds ranges and its share of a budget; of a sample where one suffices."""
+    statistic, sample = histograms.ranges.statistics[name], budget.sample(share)
+    if sample is None:
+        return budget.release(statistic, name, 1.0, share=share), share
+    share *= (budget.n / sample) ** 2
+    return SampledSum.of(budget.release(statistic, name, 1.0, share=share), sample), share
+
+
+def _require_visible(histograms: ColumnHistograms, found: Sequence[NoisySum]) -> None:
+    """Refuse columns without bounds that noise would hide."""
+    count = int(histograms.is_open.sum())
+    if count > _MOST_OPEN:
+        raise ValueError(
+            f"at most {_MOST_OPEN} columns may lack low and high in one query: name fewer columns"
+        )
+    if count and found[0].deviation * sqrt(len(histograms.columns.names)) > _HIDDEN:
+        raise ValueError(
+            "the noise would hide columns without low and high: declare their lowest and highest values, "
+            "name fewer columns, or ask with a larger epsilon"
+        )
+
+
+def least_noise(recipe: Recipe, target: PrivacyTarget, n: int) -> PrivacyTarget:
+    """Return the target with δ = 0 where a budget adds up (ε, δ) and Laplace noise has the smaller error.
+
+    Args:
+        recipe: makes the records.
+        target: (ε, δ) as requested.
+        n: number of records.
+    """
+    if target.delta == 0 or not target.adds_up:
+        return target
+    pure = PrivacyTarget(target.epsilon, 0.0)
+    laplace, gaussian = (releases(recipe, each, n, plain=True)[0] for each in (pure, target))
+    return pure if coordinate_radius(laplace) < coordinate_radius(gaussian) else target
+
+
+def _of_forecast(planned: Sequence[Release]) -> NoisySum:
+    """Return the plain sum or, where some column lacks a bound, the clipped one."""
+    sums = [each for each in planned if isinstance(each, NoisySum)]
+    return next((each for each in sums if each.statistic == "plain"), sums[-1])
+
+
+def forecast(recipe: Recipe, planned: Sequence[NoisySum]) -> MeanError:
+    """Return the error of the plain sum, which no clipped one exceeds unless it fails its check."""
+    release = _of_forecast(planned)
+    deviation = release.deviation * recipe.radius
+    radius = joint_radius(np.full(release.size, deviation), release)
+    if release.statistic == "plain":
+        return MeanError(
+            sqrt(release.size) * deviation,
+            radius,
+            assumes="nothing of the records: it is the noise of one sum over the declared bounds",
+            unfavourable=radius if len(planned) == 1 else 2 * radius,
+        )
+    return MeanError(
+        sqrt(release.size) * deviation,
+        radius,
+        assumes="most values are within 1 of each other in every column without bounds",
+        unfavourable=2 * sqrt(2) * radius,
+    )
+
+
+def planned_half_widths(recipe: Recipe, planned: Sequence[Release]) -> Array:
+    """Return the forecast of halves of the 95 % intervals, (features,), in the units of records."""
+    release = _of_forecast(planned)
+    return np.full(release.size, coordinate_radius(release) * recipe.radius)
+
+
+def range_finding(planned: Sequence[Release]) -> tuple[Release, ...]:
+    """Return the histograms of a plan."""
+    return tuple(each for each in planned if each.statistic not in _SUMS)
+
+
+def plan_warnings(recipe: Recipe, planned: Sequence[Release]) -> Iterator[str]:
+    """Yield warnings of a plan, from public facts, the most important first."""
+    open_columns = [feature.name for feature in recipe.features if not feature.is_bounded]
+    if open_columns:
+        yield (
+            f"{listed(open_columns)} have no declared low and high: the interval then rests on what noisy "
+            "histograms show, and where they show too little the answer states none. Declare the lowest and "
+            "highest value that anybody may expect"
+        )
+    if planned_half_widths(recipe, planned)[0] >= _USELESS:
+        yield (
+            "the noise hides these columns: intervals will be half as wide as the declared ranges or wider. "
+            "Ask with a larger epsilon, name fewer columns, or declare closer bounds"
+        )
+
+
+def reason(planned: Sequence[NoisySum], *, asked: bool) -> str:
+    """Return why this solver and this noise were taken."""
+    noise = "Laplace" if planned[0].noise == "laplace" else "Gaussian"
+    least = f"{noise} noise has the least error here"
+    if asked:
+        return f"it was asked for; {least}"
+    if len(planned) == 1:
+        return f"one sum over the declared bounds is exact but for its noise; {least}"
+    return f"one sum over the declared bounds, or over closer ones where these surely win; {least}"
+
+
+@dataclass(frozen=True)
+class ColumnsMean:
+    """The means of columns, as a run estimated them.
+
+    Attributes:
+        point: (features,) in the units of the records.
+        half_widths: (features,) halves of the 95 % intervals, in these units; `NO_INTERVAL` where none holds.
+        uncertainty: of all columns together.
+    """
+
+    point: Array
+    half_widths: Array
+    uncertainty: Uncertainty
+
+
+def run(recipe: Recipe, gate: Oracle, planned: Sequence[Release], n: int) -> ColumnsMean:
+    """Return the means of columns: sees the plan and the gate's noisy answers, never a row.
+
+    Args:
+        recipe: makes the records.
+        gate: releases the statistics of `statistics`.
+        planned: the releases, as `releases` returns them.
+        n: number of records.
+    """
+    size, total = len(recipe.features), ColumnSum(recipe)
+    named = {each.statistic: each for each in planned if isinstance(each, NoisySum)}
+    whole = Columns(np.zeros(size), np.ones(size), 1.0)
+    choice = ClippedIntervals(whole, np.zeros(size), np.zeros(size, dtype=np.bool_), np.zeros(size))
+    if "spreads" in named:
+        choice = choose(recipe, gate, planned)
+    if "plain" in named and not choice.is_clipped.any():
+        release = named["plain"]
+        image = total.mean(gate.mean(whole, "plain"))
+        deviation = np.full(size, release.deviation * recipe.radius)
+        return _answer(recipe, image, deviation, choice, release, n)
+    return _checked(total, gate, named, choice, n)
+
+
+def _checked(
+    total: ColumnSum, gate: Oracle, named: Mapping[str, NoisySum], choice: ClippedIntervals, n: int
+) -> ColumnsMean:
+    """Return the answer by a plain sum and a clipped one, each column by the better of both.
+
+    A clipped column is the clipped sum's if the plain one agrees, else the plain one's. Other columns have
+    the same interval in both sums, and are their mean by inverse variances.
+    """
+    is_open = among(total.recipe, ColumnHistograms.at(total.recipe).is_open)
+    wide = Columns(
+        np.where(is_open, choice.intervals.center, 0.0), np.where(is_open, choice.intervals.scale, 1.0), 1.0
+    )
+    plain, clipped = (
+        columns.center + columns.scale * total.mean(gate.mean(columns, name))
+        for columns, name in ((wide, "check"), (choice.intervals, "clipped"))
+    )
+    radius = total.recipe.radius
+    plain_noise = wide.scale * named["check"].deviation * radius
+    clipped_noise = choice.intervals.scale * named["clipped"].deviation * radius
+    alarm = _alarm(clipped_noise / plain_noise, named["check"])
+    agrees = np.abs(plain - clipped) < alarm * plain_noise + choice.bias
+    is_checked = choice.is_clipped & ~is_open
+    weight = np.where(is_checked, agrees, plain_noise**2 / (plain_noise**2 + clipped_noise**2))
+    used = replace(
+        choice,
+        bias=np.where(is_checked & ~agrees, 0.0, choice.bias),
+        is_clipped=choice.is_clipped & (agrees | is_open),
+    )
+    return _answer(
+        total.recipe,
+        weight * clipped + (1 - weight) * plain,
+        np.hypot(weight * clipped_noise, (1 - weight) * plain_noise),
+        used,
+        named["clipped"],
+        n,
+    )
+
+
+def _alarm(ratio: Array, check: NoisySum) -> Array:
+    """Return by how many deviations of its noise the plain sum must differ, (features,).
+
+    A false alarm costs the square of that many deviations. So it must be the rarer, the less noise the
+    clipped sum has, or false alarms would decide on the error.
+
+    Args:
+        ratio: (features,) noise of the clipped sum over that of the plain one.
+        check: the plain sum.
+    """
+    gain = -np.log(np.minimum(ratio, 1.0))
+    rare = 2 * np.sqrt(gain) if check.noise == "gaussian" else sqrt(2) * gain
+    return np.maximum(_DISAGREE, rare)
+
+
+def _answer(
+    recipe: Recipe, image: Array, deviation: Array, choice: ClippedIntervals, release: NoisySum, n: int
+) -> ColumnsMean:
+    """Return the answer with its intervals."""
+    quantile = coordinate_radius(release) / release.deviation
+    half_widths = np.minimum(quantile * deviation + choice.bias, NO_INTERVAL)
+    low, high = recipe.range
+    point = np.clip(image, low, high)
+    bounded = np.isfinite(choice.bias)
+    bias = float(np.linalg.norm(choice.bias[bounded]))
+    noise = joint_radius(deviation[bounded], release)
+    radius = noise + bias if bounded.any() else NO_INTERVAL
+    shares = np.array([feature.is_share for feature in recipe.features])
+    squares = np.where(shares, np.maximum(1 - point**2, 0.0), choice.squares)
+    known = bool(np.all(shares | (choice.squares > 0)))
+    sampling = sqrt(float(squares.sum()) / n) if known else None
+    return ColumnsMean(
+        point,
+        half_widths,
+        Uncertainty(
+            of="the mean of the records"
+            if bounded.all()
+            else "the mean of the records, of columns with an interval",
+            standard_deviation=min(
+                sqrt(float(np.sum(deviation[bounded] ** 2))) + bias if bounded.any() else inf, NO_INTERVAL
+            ),
+            radius_95=radius,
+            noise=noise if bounded.any() else NO_INTERVAL,
+            moved=bias,
+            sampling=sampling,
+            unknown=tuple(_assumptions(choice)),
+            warnings=tuple(_warnings(recipe, half_widths, choice)),
+        ),
+    )
+
+
+def _assumptions(choice: ClippedIntervals) -> Iterator[str]:
+    """Yield what the histograms cannot show."""
+    if choice.is_clipped.any():
+        yield (
+            f"columns are clipped to ranges closer than the declared ones: a group of fewer than about "
+            f"{choice.rare:.1%} of the records, far from all others, would not be seen. The solver noisy-sum "
+            "assumes nothing"
+        )
+
+
+def _warnings(recipe: Recipe, half_widths: Array, choice: ClippedIntervals) -> Iterator[str]:
+    """Yield warnings for the analyst, the most important first."""
+    if choice.hidden:
+        yield (
+            f"The noise hides {listed(choice.hidden)}: declare the lowest and highest value, or ask with a "
+            "larger epsilon"
+        )
+    if choice.unbounded:
+        yield (
+            f"No interval holds for {listed(choice.unbounded)}: values far off may be too few to be seen. "
+            "Declare the lowest and highest value, or ask with a larger epsilon"
+        )
+    low, high = recipe.range
+    wide = np.isfinite(high - low) & (half_widths >= _USELESS)
+    if wide.any():
+        names = [feature.name for feature, one in zip(recipe.features, wide, strict=True) if one]
+        yield (
+            f"The noise hides {listed(names)}: the interval is half as wide as the declared range or wider. "
+            "Ask with a larger epsilon, name fewer columns, or declare closer bounds"
+        )

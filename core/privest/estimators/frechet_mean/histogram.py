@@ -1,0 +1,167 @@
+"""Noisy histogram of the records' distances from a point, with nodes that released numbers choose."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from privest.arrays import Array, lengths
+from privest.estimators.frechet_mean.excess import excess_bounds
+from privest.manifolds import Manifold
+from privest.privacy.clipping import any_floats
+
+_SEEN, _OUTSIDE = 4.0, 3.0
+"""Deviations of the noise by which a share must exceed 0 to count as seen: of records far off, and of records
+outside the ball."""
+
+_CONFIDENCE = 2.0
+"""Deviations of the noise that are added to a number to bound it."""
+
+_MOST = 0.9
+"""Share of the records that counts as most of them."""
+
+_MARGIN = 1.1
+"""Distance of the node for records outside the ball, over the largest distance within it."""
+
+
+@dataclass(frozen=True)
+class DistanceShares:
+    """Share of the records at each node of rising distances. Queries are (point, nodes).
+
+    A record between two nodes counts at both, in proportion to how near it is to each. So the mean distance
+    that the nodes show is exact, and rounding cannot move a record by a whole count.
+
+    Attributes:
+        manifold: space of the records.
+        size: largest number of nodes.
+    """
+
+    manifold: Manifold
+    size: int
+    description: str = "the share of records at each distance"
+
+    def diameter(self, clip: float) -> float:
+        """Return √2·clip: two records count at different nodes at most, each with a sum of `clip`."""
+        return sqrt(2.0) * clip
+
+    def l1_diameter(self, clip: float) -> float:
+        """Return 2·clip, for the same reason."""
+        return 2.0 * clip * (1 + 1e-12)
+
+    @any_floats
+    def clipped_sum(self, query: tuple[Array, Array], rows: Array, clip: float) -> Array:
+        """Return the sum of the records' counts; a record without a finite distance counts nowhere.
+
+        Args:
+            query: the (*shape) point, and 2 to `size` rising distances.
+            rows: (n, *shape) records.
+            clip: count of one record.
+
+        Returns:
+            (size,) counts, 0 beyond the nodes.
+        """
+        point, nodes = query
+        away = lengths(self.manifold.log_coordinates(point, rows))
+        away = np.clip(away[np.isfinite(away)], nodes[0], nodes[-1])
+        upper = np.clip(np.searchsorted(nodes, away, side="right"), 1, len(nodes) - 1)
+        # From 0 to 1 whatever the nodes are: 0 where two of them are equal, as NaN is the smaller for `fmax`.
+        part = np.fmin(np.fmax((away - nodes[upper - 1]) / (nodes[upper] - nodes[upper - 1]), 0.0), 1.0)
+        counts = np.bincount(upper, part, self.size) + np.bincount(upper - 1, 1.0 - part, self.size)
+        return np.asarray(clip * counts, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """A released histogram of distances from a point.
+
+    Attributes:
+        point: (*shape) from which distances are.
+        nodes: (k,) rising distances. The last is the largest distance of a record in the ball.
+        shares: (k,) noisy shares of the records.
+        deviation: standard deviation of the noise on each share.
+        outside: share of the records that are further than the last node, or 0 where noise hides them.
+    """
+
+    point: Array
+    nodes: Array
+    shares: Array
+    deviation: float
+    outside: float = 0.0
+
+    @classmethod
+    def read(cls, point: Array, released: Array, nodes: Array, deviation: float, reach: float) -> "Histogram":
+        """Return the histogram of released shares.
+
+        Args:
+            point: (*shape) of the query.
+            released: (size,) noisy shares.
+            nodes: nodes of the query; those beyond `reach` are for records outside the ball.
+            deviation: standard deviation of the noise on each share.
+            reach: largest distance of a record in the ball.
+        """
+        inside = int(np.sum(nodes <= reach))
+        shares = released[:inside].copy()
+        beyond = float(released[inside : len(nodes)].sum())
+        shares[-1] += beyond
+        seen = beyond > _OUTSIDE * deviation
+        return cls(point, nodes[:inside], shares, deviation, min(beyond, 1.0) if seen else 0.0)
+
+    @property
+    def reach(self) -> float:
+        """The largest distance of a record in the ball."""
+        return float(self.nodes[-1])
+
+    def half_width(self) -> float | None:
+        """Return the least node within which most records are, or None where noise hides it."""
+        count = np.arange(1, len(self.nodes) + 1)
+        noise = self.deviation * np.sqrt(count)
+        enough = np.maximum(_MOST - _CONFIDENCE * noise, _SEEN * noise)
+        held = np.flatnonzero(np.cumsum(self.shares) >= enough)
+        return float(self.nodes[held[0]]) if len(held) else None
+
+    def beyond(self, distance: float) -> tuple[float, bool]:
+        """Return the noisy share of the records from `distance` on, and whether it counts as seen."""
+        chosen = self.shares[self.nodes >= distance]
+        share = float(chosen.sum())
+        return share, share > _SEEN * self.deviation * sqrt(max(len(chosen), 1))
+
+    @property
+    def denoised(self) -> Array:
+        """(k,) shares of sum 1, none negative, without those further off than any that are seen."""
+        count = len(self.nodes)
+        beyond = np.cumsum(self.shares[::-1])[::-1]
+        seen = np.flatnonzero(beyond > _SEEN * self.deviation * np.sqrt(count - np.arange(count)))
+        if not len(seen):
+            return np.eye(count)[-1]
+        last = int(seen[-1])
+        # Noise that would make negative shares is taken off the neighbours: cumulated shares only rise.
+        rising = np.maximum.accumulate(np.clip(np.cumsum(self.shares[: last + 1]), 0.0, None))
+        shares = np.diff(rising, prepend=0.0)
+        total = float(shares.sum())
+        if total <= 0:
+            return np.eye(count)[last]
+        return np.append(shares / total, np.zeros(count - last - 1))
+
+    def average(self, function: Callable[[Array], Array]) -> float:
+        """Return the mean over the records of a function of their distance."""
+        return float(self.denoised @ function(self.nodes))
+
+    def excess(self, clips: Array) -> Array:
+        """Return an upper bound of the mean distance beyond each clip, (clips,).
+
+        Without assumptions the released shares bound it, with noise in proportion to the largest distance.
+        Where `excess_bounds` has a bound, the lower of both counts.
+        """
+        over = np.maximum(self.nodes - clips[:, None], 0.0)
+        bound = np.maximum(over @ self.shares, 0.0) + _CONFIDENCE * self.deviation * np.linalg.norm(
+            over, axis=1
+        )
+        tail = excess_bounds(self.nodes, self.shares, self.deviation, clips)
+        return bound if tail is None else np.minimum(bound, tail)
+
+
+def with_outside(nodes: Array, reach: float, furthest: float) -> Array:
+    """Return nodes up to `reach`, and one for records outside the ball unless `furthest` ends the space."""
+    kept = np.append(nodes[nodes < reach * (1 - 1e-9)], reach)
+    return np.append(kept, _MARGIN * reach) if _MARGIN * reach < furthest else kept
