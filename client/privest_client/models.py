@@ -650,7 +650,7 @@ class NumberFormat(RootModel[str]):
     root: Annotated[
         str,
         Field(
-            pattern="^([^\\d\\s+\\-.,'’{}]{1,5} ?)?1[ ,.']?234[.,]5( ?[^\\d\\s+\\-.,'’{}]{1,5})?$",
+            pattern="^(([^\\d\\s+\\-.,'’{}eE]|[^\\d\\s+\\-.,'’{}]{2,5}) ?)?1[ ,.']?234[.,]5( ?([^\\d\\s+\\-.,'’{}eE]|[^\\d\\s+\\-.,'’{}]{2,5}))?$",
             title='Number Format',
         ),
     ]
