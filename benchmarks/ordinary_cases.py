@@ -119,7 +119,7 @@ def real_columns(half: Half) -> Iterator[Case]:
 
 
 def real_sets(half: Half) -> Iterator[Case]:
-    """The same columns, those of a table in one query."""
+    """Real columns, those of a table in one query."""
     return (_of_table(table(name), CHOSEN[name], name) for name in real_names(half))
 
 

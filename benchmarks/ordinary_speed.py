@@ -35,7 +35,7 @@ class Timing:
     in_place: Array
 
     def cells(self) -> Iterator[str]:
-        """By processor and by wall time: seconds of all three, and the ratios of ours to the others."""
+        """Yield seconds of all three and the ratios of ours, by processor and by wall time."""
         for ours, theirs, in_place in zip(self.ours.T, self.theirs.T, self.in_place.T, strict=True):
             yield from (f"{np.median(seconds):.2f}" for seconds in (theirs, in_place, ours))
             yield from (spread((ours / other).tolist(), ".2f") for other in (theirs, in_place))

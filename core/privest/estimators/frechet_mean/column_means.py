@@ -49,6 +49,9 @@ _SUMS = ("plain", "check", "clipped")
 _DISAGREE = 3.0
 """Fewest deviations of its noise by which the plain sum must differ from the clipped one to count."""
 
+_BLIND = 0.12
+"""Noise on a share of the records from which on histograms cannot show a closer range: they are left out."""
+
 _HIDDEN = 0.18
 """Noise on a share of the records from which on a column without bounds cannot be found."""
 
@@ -152,6 +155,8 @@ def releases(recipe: Recipe, target: PrivacyTarget, n: int, *, plain: bool) -> t
     ranges = [_range_look(histograms, budget, *look) for look in histograms.ranges.looks(budget, most)]
     found = [release for release, _ in ranges]
     _require_visible(histograms, found)
+    if not some_open and found[0].deviation * sqrt(len(recipe.numbers)) > _BLIND:
+        return (budget.release(total, "plain", 1.0),)
     left = 1 - far - sum(share for _, share in ranges)
     spreads = budget.release(histograms.statistics["spreads"], "spreads", 1.0, share=far)
     if not budget.pure and n >= 8 * _SAMPLE:
