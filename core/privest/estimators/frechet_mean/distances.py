@@ -206,12 +206,6 @@ class Distances:
         """Mean distance, by what is known."""
         return self.average(lambda away: away)
 
-    def beyond_which(self, tolerated: float) -> float:
-        """The distance beyond which no more than `tolerated` of the mean distance is, by what is known."""
-        nodes = self.nodes
-        beyond = np.maximum(nodes[:, None] - nodes, 0.0)
-        return float(nodes[((self.weights @ self.shares) @ beyond) <= tolerated].min())
-
     def average(self, function: Callable[[Array], Array]) -> float:
         """Mean over the records of a function of their distance, by what is known."""
         return float(self.weights @ (self.shares @ function(self.nodes)))
