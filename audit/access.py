@@ -21,7 +21,8 @@ from privest.arrays import Array
 from privest.metadata import DatasetMetadata
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.catalogue import KINDS
-from testing.server import SPD3, Caller, Server, body_of, npy, until
+from privest_service.ledger.receipts import Receipt, Statement, digest_of, for_analyst
+from testing.server import SIGNER, SPD3, Caller, Server, body_of, npy, until
 
 ROLES = ("admin", "owner", "other owner", "granted", "stranger", "nobody")
 """Callers of the audit. The owner holds the dataset; the granted analyst holds its grant and the job."""
@@ -178,7 +179,7 @@ class Scene:
         job = self._granted.estimate(self.datasets["points"], epsilon=0.01, delta=1e-7)
         self.names["job_id"] = job.json()["id"]
         self._at_present = list[tuple[Caller, str]]()
-        self._receipt = self._owner.get(f"/v1/jobs/{self.names['job_id']}/receipt").json()
+        self._receipt = dict[str, Any]()
 
     def _dataset(self, kind: str) -> str:
         schema = schemas(kind)[0]
@@ -201,8 +202,8 @@ class Scene:
         self._owner.grant(dataset, self._granted, approval="required")
         return self._granted.estimate(dataset, epsilon=0.01, delta=1e-7).json()["id"]
 
-    def _at_sites(self, *owners: Caller) -> list[str]:
-        """A new question that waits for the sites of these owners, which are not there: its id for each."""
+    def _at_sites(self, *owners: Caller) -> list[dict[str, Any]]:
+        """Ask a new question of the sites of these owners, which are not there; return what each is told."""
         for owner, job_id in self._at_present:  # no more may wait than an analyst is allowed
             owner.post(f"/v1/sites/questions/{job_id}/decision", json={"decision": "refuse"})
         offered = list[str]()
@@ -216,15 +217,16 @@ class Scene:
         answer = until(lambda: told if (told := ask()).status_code != 503 else None)
         if answer.status_code != 202:
             raise ValueError(answer.text)
-        waiting = [owner.get("/v1/sites/questions").json()["questions"] for owner in owners]
-        ids = [questions[-1]["job"] for questions in waiting]
-        self._at_present = list(zip(owners, ids, strict=True))
-        return ids
+        told = [owner.get("/v1/sites/questions").json()["questions"][-1] for owner in owners]
+        self._at_present = [(owner, each["job"]) for owner, each in zip(owners, told, strict=True)]
+        return told
 
     def _begun_at_sites(self) -> str:
-        """A question that two sites have begun to run: its id for the owner, who has yet to answer."""
+        """Begin a new question at two sites; return its id for the owner, who has yet to answer."""
         owners = self._owner, self._server.owner()
-        ids = self._at_sites(*owners)
+        told = self._at_sites(*owners)
+        self._receipt = _receipt_of(told[0])
+        ids = [each["job"] for each in told]
         for owner, job_id in zip(owners, ids, strict=True):
             owner.post(f"/v1/sites/questions/{job_id}/decision", json={"decision": "accept"})
         others = f"/v1/sites/questions/{ids[1]}/answers/0"
@@ -239,7 +241,7 @@ class Scene:
         elif operation.name in ("decide_on_job", "withdraw_job"):
             names["job_id"] = self._request()
         elif operation.name == "decide_at_site":
-            names["job_id"] = self._at_sites(self._owner)[0]
+            names["job_id"] = self._at_sites(self._owner)[0]["job"]
         elif operation.path.startswith("/v1/sites/questions/"):
             names["job_id"] = self._begun_at_sites()
         elif "{key_id}" in operation.path:
@@ -309,6 +311,24 @@ _ANSWER = {
 }
 _NOBODYS = "0" * 24
 _CHANNEL = {"kind": "webhook", "url": "https://192.0.2.1/"}  # which no network has
+
+
+def _receipt_of(told: dict[str, Any]) -> dict[str, Any]:
+    """Return the analyst's receipt that a site sends at the end of a question, as JSON."""
+    statement = Statement(
+        job=f"job_{_NOBODYS}",
+        kind=told["kind"],
+        dataset=told["dataset"],
+        adjacency="replace-one",
+        entries=[],
+        hub_job=told["job"],
+        plan=told["plan"],
+        answer=digest_of("{}"),
+        at="2026-11-28T12:00:00.000000+00:00",
+    )
+    return for_analyst(SIGNER, Receipt(statement=statement, signature="", public_key="")).model_dump(
+        mode="json"
+    )
 
 
 def _given(owner: Caller, path: str) -> None:

@@ -45,7 +45,7 @@ def test_methods_that_are_not_there(owner: Caller) -> None:
         ("PUT", "/v1/datasets", "GET, POST"),
         ("DELETE", "/v1/owners", "GET, POST"),
         ("DELETE", "/v1/jobs/x", "GET"),
-        ("POST", "/healthz", "GET"),
+        ("POST", "/healthz", "GET, HEAD"),
         ("POST", "/v1/datasets/x", "GET, DELETE"),
         ("POST", "/v1/datasets/x/grants/y", "GET, PUT, DELETE"),
         ("DELETE", "/dashboard/datasets/new", "GET, POST"),

@@ -247,7 +247,8 @@ def test_an_object(server: Server, bucket: Bucket) -> None:
         ("2024/../../other/rows.csv", "relative path"),
         ("other/rows.csv", "must name an object"),
         ("2024", "ends in a known format"),
-        ("2024/rows.txt", "ends in a known format"),
+        ("2024/rows.xls", "ends in a known format"),
+        ("2024/rows.txt", "must name an object that exists"),
     ):
         refused(owner, f"{name}:{path}", says=says)
 
@@ -341,7 +342,7 @@ def test_paths_that_lead_elsewhere(server: Server, folder: Path, tmp_path: Path)
     (folder / "deeply").symlink_to("deep")
     (folder / "folder.csv").mkdir()
     os.mkfifo(folder / "fifo.csv")
-    (folder / "rows.txt").write_bytes(csv_of(ROWS))
+    (folder / "rows.xls").write_bytes(csv_of(ROWS))
     (folder / "rows").write_bytes(csv_of(ROWS))
     name = connected(server, owner, kind="files", root=str(folder))
     for path, says in (
@@ -362,7 +363,7 @@ def test_paths_that_lead_elsewhere(server: Server, folder: Path, tmp_path: Path)
         ("rows.csv/rows.csv", "must name a plain file"),
         ("x" * 900 + ".csv", "must name a plain file"),
         ("%2e%2e/outside/rows.csv", "must name a plain file"),
-        ("rows.txt", "ends in a known format"),
+        ("rows.xls", "ends in a known format"),
         ("rows", "ends in a known format"),
     ):
         refused(owner, f"{name}:{path}", says=says)

@@ -21,12 +21,12 @@ LONG = "the length of the bill as somebody measured it twice, " + "in_millimetre
 NAMES = {
     "bill_length_mm": "<script>alert('bill')</script>",
     "body_mass_g": LONG,
-    "sex": "sex\u202e\u0085&amp; <b>",
+    "sex": "sex מין &amp; <b>",
     "year": "Jahr der Zählung 年",
 }
-"""What columns may be called: markup, marks that turn the direction of writing, no end of letters."""
+"""What columns may be called: markup, letters written from right to left, no end of letters."""
 
-CATEGORIES = {"Biscoe": "<img src=x onerror=alert(1)>", "Dream": "Dream \u202e", "Torgersen": "T" * 120}
+CATEGORIES = {"Biscoe": "<img src=x onerror=alert(1)>", "Dream": "Dream חלום", "Torgersen": "T" * 120}
 
 
 def named(name: str) -> str:

@@ -55,7 +55,13 @@ def test_questions_are_listed_newest_first_for_whoever_asked_them(server: Server
         pages += [job["id"] for job in page["jobs"]]
         cursor = page["next"]
     assert pages == [dummy, *asked[::-1]]
-    for wrong in ({"state": "lost"}, {"cursor": "x"}, {"limit": 0}, {"since": "2026-01-01"}, {"until": "1"}):
+    for wrong in (
+        {"state": "lost"},
+        {"cursor": "x"},
+        {"limit": 0},
+        {"since": "2026-01-01T00:00"},
+        {"until": "1"},
+    ):
         problem(analyst.get("/v1/jobs", params=wrong), 422, "invalid")
     # Nobody goes on in somebody else's list: a cursor says where, and never whose.
     beyond = analyst.get("/v1/jobs", params={"limit": 1}).json()["next"]

@@ -105,7 +105,9 @@ def test_traces_of_requests(start_server: Callable[..., Server], collector: Coll
     inline = {"inline": {"schema": LABELLED, "rows": told_apart(2000, apart=1.0).tolist()}}
     asked = body_of("", 0.5) | {"dataset": inline}
     assert owner.post("/v1/estimates/logistic-regression/plan", json=asked).status_code == 200
-    assert owner.get(f"/v1/jobs/{job['id']}?sk-4711").json()["state"] == "committed"
+    assert owner.get(f"/v1/jobs/{job['id']}").json()["state"] == "committed"
+    assert owner.get("/v1/jobs?tag=sk-4711").status_code == 200
+    assert owner.get("/v1/jobs?sk-4711").status_code == 422
     assert owner.get("/sk-4711").status_code == 404
     server.stop()  # which sends the rest
 
@@ -137,6 +139,7 @@ def test_traces_of_requests(start_server: Callable[..., Server], collector: Coll
         assert [seconds(span) for span in collector.named(name)] == [0.0] * len(collector.named(name)) != []
     [look] = collector.named("GET /v1/jobs/{job_id}")
     assert seconds(look) > 0
+    assert len(collector.named("GET /v1/jobs")) == 2
     assert len(collector.named("GET unknown")) == 1
     # It goes on with the caller's trace, which the log names, and the job as well.
     assert look.trace_id.hex() == TRACE

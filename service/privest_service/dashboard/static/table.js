@@ -190,7 +190,7 @@ class TableForm {
     for (const row of this.rows) row.blame(null);
     for (const told of document.querySelectorAll("#problem tr[data-rule]")) {
       const { field, location, rule } = told.dataset;
-      const row = this.rows.find(({ name }) => name && name === field) ?? columns[/^columns\.(\d+)/.exec(location)?.[1]];
+      const row = this.rows.find(({ name }) => name && name === field) ?? columns[/^(?:schema\.)?columns\.(\d+)/.exec(location)?.[1]];
       if (!row) continue;
       row.blame(rule);
       row.element.id ||= `column-${this.rows.indexOf(row)}`;
