@@ -71,22 +71,22 @@ class Run(IntEnum):
     @property
     def gradient(self) -> str:
         """Name of its gradients' statistic."""
-        return f"{self.words} gradient"
+        return f"{self.words}-gradient"
 
     @property
     def check(self) -> str:
         """Name of the statistic of its check."""
-        return f"{self.words} check"
+        return f"{self.words}-check"
 
     @property
     def look(self) -> str:
         """Name of the statistic of its last histogram."""
-        return f"{self.words} distances"
+        return f"{self.words}-distances"
 
     @property
     def words(self) -> str:
         """Words for people."""
-        return ("plain", "clipped", "plain, from afar:", "clipped, from afar:", "several")[self]
+        return ("plain", "clipped", "far-plain", "far-clipped", "several")[self]
 
 
 @dataclass(frozen=True)
@@ -200,15 +200,15 @@ class AdaptiveMean:
     def _rough(self, gate: Oracle) -> tuple[_State, float | None, float]:
         """Return an iterate near most records, the distance within which they are, if seen, and its clip."""
         state, held, clip = _State(self._space, self.start), None, inf
-        looks = self.releases.get("rough distances", ())
+        looks = self.releases.get("rough-distances", ())
         for place in range(len(looks)):
-            distances = self._histogram(gate, "rough distances", state.point, None, place)
+            distances = self._histogram(gate, "rough-distances", state.point, None, place)
             held = distances.half_width()
             if place == len(looks) - 1:
                 break
-            release = self.releases["rough gradient"][place]
+            release = self.releases["rough-gradient"][place]
             clip = self.widest(state.point) if held is None else min(_WIDER * held, self.widest(state.point))
-            ahead = clip * gate.mean((state.point, clip), "rough gradient")
+            ahead = clip * gate.mean((state.point, clip), "rough-gradient")
             point = self._within(self._space.exp_coordinates(state.point, ahead))
             state = _State(self._space, point, unfinished=2 * sqrt(release.size) * clip * release.doubt)
         return state, held, clip
@@ -369,20 +369,20 @@ class AdaptiveMean:
         self, gate: Oracle, state: _State, distances: Histogram
     ) -> tuple[Array, Uncertainty]:
         """Return the best of two candidates: where descents from the bulk, and from its other side, end."""
-        space, half = self._space, len(self.releases["several paths"]) // 2
+        space, half = self._space, len(self.releases["several-paths"]) // 2
         hessian = self._hessian(distances)
         one = self._path(gate, state.point, 0, half, hessian)
         away = space.log_coordinates(state.point, one)
         other = self._path(gate, self._within(space.exp_coordinates(state.point, -away)), half, half, hessian)
-        values = self.releases["several values"][0]
+        values = self.releases["several-values"][0]
         width = self._longest**2 * sqrt(values.size) / 2
-        first, second = width * gate.mean((one, other), "several values")
+        first, second = width * gate.mean((one, other), "several-values")
         between = float(space.dist(one, other))
         best, rest = (one, other) if first <= second else (other, one)
         are_equal = abs(first - second) < _EQUAL * sqrt(2) * width * values.doubt
         found = self._descended(gate, _State(space, best), Run.SEVERAL, inf, distances)
         # Noise alone moves the ends of both paths.
-        noise = sqrt(2 * space.dim) * self.widest(one) * self.releases["several paths"][0].deviation
+        noise = sqrt(2 * space.dim) * self.widest(one) * self.releases["several-paths"][0].deviation
         apart = float(space.dist(found.point, rest)) if are_equal and between > _APART * noise else 0.0
         return self._told(found, Run.SEVERAL, distances, False, apart)
 
@@ -393,7 +393,7 @@ class AdaptiveMean:
     def _path(self, gate: Oracle, point: Array, first: int, count: int, hessian: MeanHessian) -> Array:
         state = _State(self._space, point)
         for place in range(first, first + count):
-            seen = self._gradient(gate, state, "several paths", place, inf, 0.0)
+            seen = self._gradient(gate, state, "several-paths", place, inf, 0.0)
             length = 2 / (1 + hessian.largest)
             ahead = self._space.exp_coordinates(state.point, length * seen.vector)
             state = _State(self._space, self._within(ahead))

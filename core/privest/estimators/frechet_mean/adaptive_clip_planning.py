@@ -152,8 +152,8 @@ def _looks(bounds: ProblemBounds, budget: PrivacyBudget, shares: _Shares) -> tup
 
     found = list[NoisySum]()
     for _ in range(rounds):
-        found += [rough(counts, "rough distances", look), rough(scaled, "rough gradient", gradient)]
-    found.append(rough(counts, "rough distances", look))
+        found += [rough(counts, "rough-distances", look), rough(scaled, "rough-gradient", gradient)]
+    found.append(rough(counts, "rough-distances", look))
     rest = shares.look + shares.all_rough - _spent(budget, tuple(found))
     return (*found, budget.release(counts, "distances", 1.0, share=rest))
 
@@ -191,7 +191,7 @@ def _alternatives(
     path, each = shares.paths
     run, count = Run.SEVERAL, 2 * each
     candidates = CandidateDistances(space, 2, longest(space, bounds.radius))
-    yield from (made(run, scaled, "several paths", path) for _ in range(count))
-    yield made(run, candidates, "several values", shares.values)
+    yield from (made(run, scaled, "several-paths", path) for _ in range(count))
+    yield made(run, candidates, "several-values", shares.values)
     yield made(run, counts, run.look, look)
     yield from gradients(run, shares.several, 1 - count * path - shares.values - look)

@@ -112,7 +112,7 @@ class FrechetMeanPlan(BasePlan):
         if self.sums is not None:
             return 1
         shared = sum(
-            r.count for r in self.releases if r.statistic in ("gradient", "scaled", "rough gradient")
+            r.count for r in self.releases if r.statistic in ("gradient", "scaled", "rough-gradient")
         )
         return shared + max(len(self.named(run.gradient)) for run in Run)
 

@@ -158,11 +158,11 @@ def statistics(within: Range, *, pure: bool) -> dict[str, AnyStatistic]:
         "gradient": SquaredDistance(space),
         "change": SquaredDistanceChange(space),
         "check": SquaredDistance(space, "the mean gradient at the answer"),
-        "rough distances": counts,
-        "rough gradient": gradient,
+        "rough-distances": counts,
+        "rough-gradient": gradient,
         "distances": counts,
-        "several paths": gradient,
-        "several values": CandidateDistances(space, 2, longest(space, within.radius)),
+        "several-paths": gradient,
+        "several-values": CandidateDistances(space, 2, longest(space, within.radius)),
     }
     for run in Run:
         found |= {run.gradient: gradient, run.look: counts, run.check: gradient}

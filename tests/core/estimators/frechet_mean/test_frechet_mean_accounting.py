@@ -294,7 +294,7 @@ def test_the_noise_drawn_pays_for_looks_at_distances_too(delta, options, manifol
     assert FRECHET_MEAN.run(plan, gate).uncertainty is not None
     assert gate.remaining == 0
     pull = 4 * Fraction(plan.clip) ** 2
-    squares = {"gradient": pull, "check": pull, "several values": Fraction(4)}
+    squares = {"gradient": pull, "check": pull, "several-values": Fraction(4)}
     looks = [name for name in plan.statistics if name == "range" or name.endswith("distances")]
     squares |= dict.fromkeys(looks, Fraction(2))
     drifts = [name for name in plan.statistics if name.endswith((" gradient", " check", " paths"))]
