@@ -48,7 +48,8 @@ def test_a_compressed_body_is_not_unpacked() -> None:
     with pytest.raises(UnfitAnswerError, match="compressed"):
         read(body, {"Content-Encoding": "gzip"})
     # One that does not say so is bytes like others.
-    assert read(Counted(packed({}))) == packed({})
+    plain = packed({})
+    assert read(Counted(plain)) == plain
 
 
 def test_a_body_that_comes_byte_by_byte_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
