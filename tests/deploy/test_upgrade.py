@@ -1,5 +1,6 @@
 """From the last release to this version and back, under load: no charge is lost or doubled, no key closed."""
 
+import re
 import signal
 import subprocess
 import threading
