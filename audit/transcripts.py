@@ -30,6 +30,7 @@ _BRIEF = re.compile(r"(?<=account&#34;: )\d+|\b[0-9a-f]{10}\b|(?<![\w+/])[\w+/]{
 _OVER_TIME = re.compile(r'<svg id="burn-down".*?</svg>', re.DOTALL)
 _PICTURE = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
 _FOUND = re.compile(r'<section class="card" aria-labelledby="h-error">.*?</section>', re.DOTALL)
+_WARNINGS = re.compile(r'<div class="notice warn" role="status"><ul class="warnings">.*?</div>', re.DOTALL)
 _ESTIMATE = re.compile(r'(<section class="card" aria-labelledby="h-table-1"|<div class="grid).*', re.DOTALL)
 _NO_END = re.compile(r"((?:low|high)(?:&#34;|&quot;): )null")
 _NUMBER = re.compile(r"[-−+]?\d[\d.]*(e[-+]\d+)?")
@@ -62,7 +63,8 @@ def _plain(value: Any) -> Any:
 def shown(page: httpx.Response, *, answer: bool = False) -> Any:
     """What a page says, masked as an answer is, and without numbers in a picture over time.
 
-    For the page of an answer what it says of the error is left out as well, and the numbers below that.
+    For the page of an answer what it says of the error is left out as well, and the numbers below that. Its
+    warnings are left out too, as in `masked_job`: a run finds some of them in what was released.
 
     Raises:
         RuntimeError: it is none, but the way to another.
@@ -71,7 +73,7 @@ def shown(page: httpx.Response, *, answer: bool = False) -> Any:
         raise RuntimeError(f"no page: {page.headers['location']}")
     said = _BRIEF.sub("…", _OWN.sub("…", page.text))
     if answer:
-        said = _FOUND.sub("…", _PICTURE.sub("", said))
+        said = _FOUND.sub("…", _WARNINGS.sub("", _PICTURE.sub("", said)))
         # The end of an interval is null where nobody knows it, by what was released.
         said = _ESTIMATE.sub(lambda it: _NUMBER.sub("#", _NO_END.sub(r"\1#", it[0])), said)
     return page.status_code, _heads(page), _OVER_TIME.sub(lambda it: _NUMBER.sub("#", it[0]), said)
@@ -194,8 +196,8 @@ SECTION = Section(
 An owner of a dataset asks a server, as it is shipped, for all that is to be had about it: facts, plans,
 estimates, receipts, bills, pages of the dashboard, with requests that are refused among them. Compared are
 status, headers, bodies and log lines. Masked are ids, digests, signatures, numbers of accounts, times; of
-estimates the values of their numbers and all that is said of their error, and on their own pages the pictures
-and all numbers below the heading; and all numbers in the picture of a budget over time. The worlds are those
-of the last section.""",
+estimates the values of their numbers, warnings and all that is said of their error, and on their own pages
+the pictures and all numbers below the heading; and all numbers in the picture of a budget over time. The
+worlds are those of the last section.""",
     (Line("transcripts", "all that a server says and logs", _attack),),
 )

@@ -66,7 +66,10 @@ def together(shown: Table, runs: int) -> tuple[float, float]:
         assert found.columns is not None
         squares.append(float(np.mean((found.point - exact) ** 2)))
         told = zip(found.columns, units, strict=True)
-        held += [float(each.low) <= unit <= float(each.high) for each, unit in told]
+        held += [
+            (each.low is None or float(each.low) <= unit) and (each.high is None or unit <= float(each.high))
+            for each, unit in told
+        ]
     return sqrt(np.mean(squares)), float(np.mean(held))
 
 

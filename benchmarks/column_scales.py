@@ -6,7 +6,7 @@ least.
 """
 
 from collections import Counter
-from math import hypot, sqrt
+from math import hypot, inf, sqrt
 
 import numpy as np
 
@@ -69,7 +69,16 @@ def _line(shown: Table, rows: Array, epsilon: float, wide: float | None) -> tupl
         found = answer(made, rows, target, seed)
         assert found.columns is not None
         assert found.uncertainty is not None
-        told = np.array([[float(c.value), float(c.low), float(c.high)] for c in found.columns]).T
+        told = np.array(
+            [
+                [
+                    float(c.value),
+                    -inf if c.low is None else float(c.low),
+                    inf if c.high is None else float(c.high),
+                ]
+                for c in found.columns
+            ]
+        ).T
         off.append(told[0] - mean)
         held.append((told[1] <= mean) & (mean <= told[2]))
         told_of = "\n".join(found.uncertainty.warnings)

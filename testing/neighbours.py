@@ -7,7 +7,7 @@ tests. Those look at each statistic at chosen points besides, among hostile rows
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf, isfinite, nan, sqrt
+from math import floor, inf, isfinite, nan, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -313,9 +313,9 @@ def _of_column_sums() -> Iterator[Case]:
 
         def image(free: Array, recipe: Recipe = recipe) -> Array:
             values = [
-                (nan if column.missing == "filled" and value > 1 else value)
+                (nan if column.missing == "filled" and value > 0.5 else value)
                 if column.is_ordered
-                else float(int(10 * abs(value)) % len(column.values))
+                else float(floor(10 * value) % len(column.values))
                 for column, value in zip(recipe.columns, free.tolist(), strict=True)
             ]
             return recipe(np.array(values)[None])

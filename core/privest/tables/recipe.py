@@ -92,6 +92,17 @@ class Recipe:
         return np.array(counts)
 
     @cached_property
+    def groups(self) -> tuple[slice, ...]:
+        """Where the indicators are of which a row has one, a slice of the features for each such column."""
+        found, place = list[slice](), 0
+        while place < len(self.exclusive):
+            count = int(self.exclusive[place])
+            if count:
+                found.append(slice(place, place + count))
+            place += max(count, 1)
+        return tuple(found)
+
+    @cached_property
     def center(self) -> Array:
         """(features,) centre of the ball that holds all images: 0 or, of k indicators, 1/k each."""
         counts = self.exclusive

@@ -67,14 +67,21 @@ class Weighted:
 
 
 class Seen(Weighted):
-    """Writes down which records came; rows carry their own number."""
+    """Writes down which records came; rows carry their own number.
+
+    The first sum is of no record of the dataset: the gate tries each statistic on a public one.
+    """
 
     def __init__(self):
         super().__init__(1)
-        self.leaves = []
+        self._sums = []
+
+    @property
+    def leaves(self):
+        return self._sums[1:]
 
     def clipped_sum(self, _, rows, __):
-        self.leaves.append(rows[:, 0].astype(int).tolist())
+        self._sums.append(rows[:, 0].astype(int).tolist())
         return np.zeros(1)
 
 

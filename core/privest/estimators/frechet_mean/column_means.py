@@ -73,6 +73,11 @@ class ColumnSum:
     length `clip`, and no two are further apart than `diameter`, because of k exclusive indicators a row has
     one.
 
+    This holds for rows of any numbers. With indicators as shares from 0 to 1, a row whose k shares add up to
+    more than 1 has them divided by their sum. So they are a convex combination of no indicator and of the k
+    that have one. All of these lie in the ball, and no two are further apart than two that have one. A row
+    with one indicator stays the same to the last bit, so that this changes no answer.
+
     Attributes:
         recipe: makes the records.
     """
@@ -103,6 +108,11 @@ class ColumnSum:
             clip: length of a record's vector at most.
         """
         vectors = query.images(rows)
+        for group in self.recipe.groups:
+            indicators = vectors[:, group]
+            indicators += 1.0
+            indicators /= np.maximum(indicators.sum(axis=1, keepdims=True) / 2, 1.0)
+            indicators -= 1.0
         if self.recipe.center.any():
             vectors -= self.recipe.center
         vectors *= clip / self.recipe.radius

@@ -335,3 +335,32 @@ def test_the_statistic_accepts_any_floats() -> None:
     whole = Columns(np.zeros(2), np.ones(2), 1.0)
     rows = np.array([[np.nan, 1.0], [np.inf, -np.inf], [1e300, 5e-324], [0.0, 0.0]])
     assert np.isfinite(total.clipped_sum(whole, rows, 1.0)).all()
+
+
+def test_rows_of_any_numbers_are_no_further_apart_than_the_diameters() -> None:
+    """Rows in which several or no exclusive indicators are set are such as no upload lets in."""
+    column = Column("colour", "category", categories=("x", "y", "z"), missing="category")
+    shape = points(
+        4, USUAL, column, replace(column, name="e", missing="filled", fill=0.0), replace(BOOLEAN, name="yes")
+    )
+    assert shape.recipe is not None
+    total, size = ColumnSum(shape.recipe), len(shape.recipe.features)
+    whole = Columns(np.zeros(size), np.ones(size), 1.0)
+    rng = np.random.default_rng(0)
+    rows = rng.choice([-1e300, -1.0, -0.5, 0.5, 1.0, np.inf, np.nan], (300, size), p=[*[0.16] * 6, 0.04])
+    vectors = np.stack([total.clipped_sum(whole, row[None], 1.0) for row in rows])
+    apart = vectors[:, None] - vectors
+    assert np.linalg.norm(apart, axis=2).max() <= total.diameter(1.0) * (1 + 1e-9)
+    assert np.abs(apart).sum(axis=2).max() <= total.l1_diameter(1.0)
+
+
+def test_rows_that_an_upload_lets_in_are_summed_as_they_are() -> None:
+    column = Column("colour", "category", categories=("x", "y", "z"), missing="category")
+    shape = points(4, USUAL, column)
+    assert shape.recipe is not None
+    recipe = shape.recipe
+    total, whole = ColumnSum(recipe), Columns(np.zeros(5), np.ones(5), 1.0)
+    for value in (0.0, 1.0, 2.0, np.nan):
+        row = recipe(np.array([[USUAL.low, value]]))
+        expected = (row[0] - recipe.center) * (1.0 / recipe.radius)
+        np.testing.assert_allclose(total.clipped_sum(whole, row, 1.0), expected, rtol=1e-15)
