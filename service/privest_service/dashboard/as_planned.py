@@ -25,6 +25,9 @@ class AsPlanned:
     clipped: bool
 
 
+_ROUNDED = 1 + 1e-9
+"""Factor on an error that covers the rounding of an interval's ends."""
+
 _MOST = 3
 """Most columns that are named."""
 
@@ -48,7 +51,8 @@ def as_planned(
         named = [("", foretold, found["radius_95"])]
     if not named:
         return None
-    further = sorted((each for each in named if each[2] > each[1]), key=lambda each: each[1] / each[2])
+    missed = (each for each in named if each[2] > each[1] * _ROUNDED)
+    further = sorted(missed, key=lambda each: each[1] / each[2])
     case = " for an unfavourable case" if plan.expected_error.WITHIN == "unfavourable" else ""
     told = [_told(*each, unit, case) for each in (further or named)[:_MOST]]
     rest = len(further or named) - len(told)
@@ -69,6 +73,9 @@ def _of_columns(plan: Plan, answer: dict[str, Any]) -> Iterable[tuple[str, float
     """The columns whose means were foretold in their own units: name, what was foretold, and what came."""
     course = plan.course if isinstance(plan, Federated) else plan
     planned = {each.name: each.radius_95 for each in getattr(course, "columns", None) or ()}
-    for each in answer.get("columns") or ():
-        if isinstance(each, dict) and each["name"] in planned and isinstance(each["low"], float):
-            yield each["name"], planned[each["name"]], (each["high"] - each["low"]) / 2
+    found = {each["name"]: each for each in answer.get("columns") or () if isinstance(each, dict)}
+    for name, radius in planned.items():
+        # A plan does not know how many gaps there are: it states the error of the filled mean.
+        each = found.get(f"{name} filled") or found.get(name)
+        if each is not None and isinstance(each["low"], float):
+            yield name, radius, (each["high"] - each["low"]) / 2

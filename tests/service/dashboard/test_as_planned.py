@@ -44,6 +44,14 @@ def test_columns_are_told_in_their_own_units(came: float, reached: bool, times: 
     assert not told.clipped
 
 
+def test_a_column_with_gaps_is_compared_by_its_filled_mean() -> None:
+    columns = (ColumnError("bmi", 1.7),)
+    answer = {"columns": [_mean("bmi", 2.5), _mean("bmi filled", 1.7 * (1 + 1e-12))]}
+    told = as_planned(_plan(columns=columns), answer, _FOUND, "")
+    assert told is not None
+    assert told.reached
+
+
 def test_what_has_no_columns_is_told_as_one_and_what_says_nothing_is_not() -> None:
     plan = _plan()
     plan.expected_error = SimpleNamespace(WITHIN="unfavourable", unfavourable=0.2, radius_95=0.1)
