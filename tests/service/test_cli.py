@@ -65,7 +65,7 @@ def test_a_demo_without_what_it_needs_says_what_brings_it(
 ) -> None:
     for missing in ("httpx", "rich"):
         with monkeypatch.context() as patched:
-            for loaded in [name for name in sys.modules if name.startswith("privest_service.demo.")]:
+            for loaded in [name for name in sys.modules if name.startswith("privest_service.demo")]:
                 patched.delitem(sys.modules, loaded)
             # A part that other tests loaded would be found without the whole.
             for loaded in [name for name in sys.modules if name.startswith(f"{missing}.")]:

@@ -300,7 +300,7 @@ def test_the_noise_drawn_pays_for_looks_at_distances_too(delta, options, manifol
     independent = {each.statistic for each in plan.releases if each.noise == "independent-laplace"}
     assert independent <= set(looks)
     squares |= {name: Fraction(4 if name in independent else 2) for name in looks}
-    drifts = [name for name in plan.statistics if name.endswith((" gradient", " check", " paths"))]
+    drifts = [name for name in plan.statistics if name.endswith(("-gradient", "-check", "-paths"))]
     squares |= dict.fromkeys(drifts, Fraction(4))
     spent = [
         squares[name] / Fraction(scale) ** 2
