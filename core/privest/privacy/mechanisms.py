@@ -12,7 +12,7 @@ from privest.privacy.cost import Cost, repeated
 from privest.privacy.laplace_cost import mu_of_laplace
 from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.pure_cost import MOST_FAR, MOST_SIZE, InSpace, OnALine, cost_of_pure
-from privest.privacy.statistic import AnyStatistic, diameter, l1_diameter
+from privest.privacy.statistic import AnyStatistic, l1_diameter
 
 Noise = Literal["gaussian", "laplace", "independent-laplace"]
 """`NoisySum` has their densities."""
@@ -389,5 +389,6 @@ def is_for(release: Release, statistics: Mapping[str, AnyStatistic]) -> bool:
         return apart(statistic, release.clip) <= release.apart
     if not isinstance(release, NoisySum):
         return True
-    bound = l1_diameter if release.noise == "independent-laplace" else diameter
-    return bound(statistic, release.clip) <= release.diameter
+    if release.noise == "independent-laplace":
+        return l1_diameter(statistic, release.clip) <= release.diameter
+    return statistic.diameter(release.clip) <= release.diameter

@@ -59,11 +59,6 @@ AnyStatistic = Statistic[Never]
 """A statistic whose query type is unknown, as in a plan with several statistics."""
 
 
-def diameter(statistic: AnyStatistic, clip: float) -> float:
-    """Return the bound on the Euclidean distance between the vectors of any two records."""
-    return statistic.diameter(clip)
-
-
 def l1_diameter(statistic: AnyStatistic, clip: float) -> float:
     """Return a bound on the L1 distance between the vectors of any two records.
 

@@ -71,21 +71,21 @@ class Run(IntEnum):
     @property
     def gradient(self) -> str:
         """Name of its gradients' statistic."""
-        return f"{self.words}-gradient"
+        return f"{self.prefix}-gradient"
 
     @property
     def check(self) -> str:
         """Name of the statistic of its check."""
-        return f"{self.words}-check"
+        return f"{self.prefix}-check"
 
     @property
     def look(self) -> str:
         """Name of the statistic of its last histogram."""
-        return f"{self.words}-distances"
+        return f"{self.prefix}-distances"
 
     @property
-    def words(self) -> str:
-        """Words for people."""
+    def prefix(self) -> str:
+        """First part of the names of its statistics."""
         return ("plain", "clipped", "far-plain", "far-clipped", "several")[self]
 
 

@@ -1,4 +1,4 @@
-"""Plan of the default solver: looks at distances, and alternatives of which the run makes one."""
+"""Plan of the default solver: histograms of distances, and alternatives of which the run makes one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class _Shares:
         rounds: largest number of rough rounds.
         rough: largest shares of a rough histogram and of a rough gradient.
         all_rough: largest share of all rough rounds.
-        look: of the histogram that decides, besides what rough rounds leave.
-        check: of a plain gradient that checks a clipped answer, of what looks leave.
-        near, far: of gradients on curved space, from near and from afar, of what is left.
+        look: of the histogram that decides; the unused share of rough rounds is added.
+        check: of a plain gradient that checks a clipped answer, of the rest after histograms.
+        near, far: of gradients on curved space, from near and from afar, of the same rest.
         last_look: of the histogram in a run from afar.
         paths: of each gradient on the way to a candidate, and their number for each.
         values: of the objective at the candidates.
@@ -81,12 +81,10 @@ _ENOUGH = 0.01, 0.02
 """Noise that is enough for rough rounds: of histograms in shares, of gradients in clips."""
 
 _TOO_NOISY = 0.1, 0.5
-"""Noise beyond which looks are useless: of a histogram's share, and of a rough gradient in clips."""
+"""Noise beyond which histograms and rough gradients are useless: on a share, and in clips."""
 
 _SAMPLE, _PART, _OF_SAMPLE = 16 * CHUNK, 16, 0.004
-"""Where samples suffice for rough rounds they have so many records, or this part of all if that is less, and
-gradients cost so much of μ² each.
-"""
+"""Records in a sample for rough rounds, or this part of all if that is less, and a gradient's share of μ²."""
 
 
 def adaptive_clip(bounds: ProblemBounds) -> SolverPlan:

@@ -1,4 +1,4 @@
-"""What error a plan of the Fréchet mean foretells, and what it takes for granted."""
+"""Forecast of the error of a Fréchet mean, and what it assumes."""
 
 from dataclasses import dataclass
 from math import hypot, sqrt
