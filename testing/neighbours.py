@@ -249,16 +249,21 @@ def _of_points() -> Iterator[Case]:
         def asked(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, float]:
             return place(free[:-1]), 0.3 * float(np.exp(np.clip(free[-1], -2, 2)))
 
-        yield Case(ScaledGradient(space), 1.0, record, asked, (size, size + 1))
+        def shifted(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, Array, float]:
+            point, center = np.split(free[:-1], 2)
+            return place(point), center, float(np.exp(np.clip(free[-1], -2, 2)))
+
+        yield Case(ScaledGradient(space), 1.0, record, shifted, (size, 2 * size + 1))
         yield Case(DistanceCounts(space), 1.0, record, asked, (size, size + 1))
 
-        def among(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, Array]:
-            return place(free), np.array([0.1, 0.3, 1.0, 3.0])
+        def among(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, Array, Array, float]:
+            center, point = map(place, np.split(free, 2))
+            return point, np.array([0.1, 0.3, 1.0, 3.0]), center, 1.0
 
         def candidates(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, ...]:
             return tuple(map(place, np.split(free, 2)))
 
-        yield Case(DistanceShares(space, 4), 1.0, record, among, (size, size))
+        yield Case(DistanceShares(space, 4), 1.0, record, among, (size, 2 * size))
         yield Case(CandidateDistances(space, 2, 1.0), 1.0, record, candidates, (size, 2 * size))
         yield Case(Range(space, 1.0, is_declared=True).counts, 1.0, record, asked, (size, size + 1))
         away = Viewed(ColumnCounts(1, 4), Distance(space, place(np.full(size, 0.1))))
@@ -294,8 +299,7 @@ def _of_tables() -> Iterator[Case]:
         scale = np.exp(np.clip(free[3:6], -2, 2))
         return Columns(free[:3], scale, 2.0), (np.zeros(3), 3.0)
 
-    for statistic in (ScaledGradient(space), DistanceCounts(space)):
-        yield Case(Standardised(statistic), 1.0, _row, units, (3, 6))
+    yield Case(Standardised(DistanceCounts(space)), 1.0, _row, units, (3, 6))
     some = Coordinates(("a", "b", "c"), (0, 2, 3), (-1, 4, -1), np.zeros(3), np.ones(3))
     yield Case(Viewed(ColumnCounts(3, 4), some), 1.0, _row, _rising, (5, 12))
 

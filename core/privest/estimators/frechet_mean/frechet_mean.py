@@ -8,9 +8,9 @@ import numpy as np
 
 from privest.arrays import Array, NestedList
 from privest.estimators.base import BasePlan, Estimator, require
+from privest.estimators.frechet_mean import adaptive_clip
 from privest.estimators.frechet_mean import column_means as column_means_solver
 from privest.estimators.frechet_mean.adaptive_clip import AdaptiveMean, Run
-from privest.estimators.frechet_mean.adaptive_clip_planning import adaptive_clip
 from privest.estimators.frechet_mean.forecast import MeanError, expected_error
 from privest.estimators.frechet_mean.frechet_mean_spec import FrechetMeanSpec
 from privest.estimators.frechet_mean.given_clip import Facts, checked, last_step
@@ -111,9 +111,7 @@ class FrechetMeanPlan(BasePlan):
             return self.epochs.steps
         if self.sums is not None:
             return 1
-        shared = sum(
-            r.count for r in self.releases if r.statistic in ("gradient", "scaled", "rough-gradient")
-        )
+        shared = sum(r.count for r in self.releases if r.statistic in ("gradient", "rough-gradient"))
         return shared + max(len(self.named(run.gradient)) for run in Run)
 
     def named(self, statistic: str) -> tuple[NoisySum, ...]:
@@ -126,7 +124,7 @@ class FrechetMeanPlan(BasePlan):
         """The statistics that the gate may sum, by the names that releases use."""
         if self.sums is not None:
             return dict(column_means_solver.statistics(self.sums))
-        return statistics(self.range, pure=self.target.delta == 0)
+        return _statistics(self.range, pure=self.target.delta == 0)
 
     @property
     def sums(self) -> Recipe | None:
@@ -195,13 +193,13 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
         "these options need low and high of every column: declare them, or leave the options out",
     )
     chosen = _solver_plan(spec, bounds, step_size, clip_change)
-    found = chosen.releases[0].statistic in ("range", "orders")
+    found = chosen.releases[0].statistic == "range"
     require(spec.server_step == 1.0 or spec.local_steps > 1, APART)
     long = spec.local_steps > 1 and spec.local_steps * len(chosen.releases) > most
     require(not long, f"local_steps times {len(chosen.releases)} steps must be at most {most}")
     expected = expected_error(chosen.schedule.noise_error, _last(chosen), bounds, found=found)
     warnings = _warnings(bounds, shape, chosen, clip_change, expected)
-    summed = statistics(bounds.range, pure=target.delta == 0)
+    summed = _statistics(bounds.range, pure=target.delta == 0)
     return FrechetMeanPlan(
         **certified(chosen.releases, summed, target, shape.n, warnings),
         shape=shape,
@@ -218,6 +216,11 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
         local_steps=spec.local_steps,
         server_step=spec.server_step,
     )
+
+
+def _statistics(within: Range, *, pure: bool) -> dict[str, AnyStatistic]:
+    """Return the statistics that the gate may sum for points, by the names that releases use."""
+    return statistics(within, pure=pure) | adaptive_clip.statistics(within, pure=pure)
 
 
 def _plan_of_columns(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) -> FrechetMeanPlan:
@@ -266,7 +269,7 @@ def _solver_plan(
         ValueError: an option out of range, or a run that cannot be certified.
     """
     if spec.finds_clip:
-        return adaptive_clip(bounds)
+        return adaptive_clip.plan(bounds)
     told: tuple[NoisySum, ...] = ()
     if spec.diagnostics:
         batches = spec.solver in ("rsgd", "rsvrg")
@@ -310,7 +313,7 @@ def _warnings(
 ) -> Iterator[str]:
     """Warnings for the analyst, from public facts."""
     clip, step = bounds.clip, chosen.schedule.step_size
-    found = chosen.releases[0].statistic in ("range", "orders")
+    found = chosen.releases[0].statistic == "range"
     if shape.radius is None and not found and bounds.radius < bounds.space.diameter:
         yield (
             f"the dataset's schema names no radius; {bounds.radius:.3g} about the centre is assumed. "
