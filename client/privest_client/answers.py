@@ -564,13 +564,29 @@ class Score(Estimate):
             "by noise and having few records, from the score on all records like these", sampling=True
         )
 
+    @property
+    def these_records(self) -> tuple[float, float]:
+        """Ends of the 95 % interval of the score on these very records: it covers the noise alone."""
+        return self._ends("these_records", self.job.estimate.standard_error)
+
+    @property
+    def population(self) -> tuple[float, float]:
+        """Ends of the 95 % interval of the score on new records: it covers noise and the sampling of rows."""
+        return self._ends("population", self.standard_error)
+
+    def _ends(self, name: str, error: float) -> tuple[float, float]:
+        """Return a stated interval, or of an older service the one of a standard error."""
+        stated, reach = getattr(self.job.estimate, name, None), _times(0.95) * error
+        return (self.value - reach, self.value + reach) if stated is None else (stated.low, stated.high)
+
     def _numbers(self, level: float) -> Numbers:
-        reach = _times(level) * self.standard_error
+        factor = _times(level) / _times(0.95)
+        low, high = (self.value + factor * (end - self.value) for end in self.population)
         return {
             "name": [self.job.estimate.metric],
             "value": [self.value],
-            "low": [max(0.0, self.value - reach)],
-            "high": [min(1.0, self.value + reach)],
+            "low": [max(0.0, low)],
+            "high": [min(1.0, high)],
         }
 
 

@@ -1118,6 +1118,15 @@ class RowsOf(RootModel[str]):
     """
 
 
+class IntervalView(Model):
+    """
+    A confidence interval of 95 %.
+    """
+
+    low: Annotated[float, Field(title='Low')]
+    high: Annotated[float, Field(title='High')]
+
+
 class IssuedKey(Model):
     """
     A further key; shown this once.
@@ -2383,6 +2392,14 @@ class ScoreView(Model):
     """
     standard error by the sampling of rows, worked out from the noisy value; not in `standard_error`, and not for a classifier that was fitted to these very rows
     """
+    these_records: IntervalView | None = None
+    """
+    95 % confidence interval of the score on these very records: it covers the noise alone
+    """
+    population: IntervalView | None = None
+    """
+    95 % confidence interval of the score on new records of the same kind: it covers the noise and the sampling of rows, exactly for an accuracy; not for a classifier that was fitted to these very rows
+    """
 
 
 class SecondOpinion(Model):
@@ -3017,6 +3034,14 @@ class ClassifierScoreEstimate(Model):
     sampling_error: Annotated[float, Field(title='Sampling Error')]
     """
     standard error by the sampling of rows, worked out from the noisy value; not in `standard_error`, and not for a classifier that was fitted to these very rows
+    """
+    these_records: IntervalView | None = None
+    """
+    95 % confidence interval of the score on these very records: it covers the noise alone
+    """
+    population: IntervalView | None = None
+    """
+    95 % confidence interval of the score on new records of the same kind: it covers the noise and the sampling of rows, exactly for an accuracy; not for a classifier that was fitted to these very rows
     """
     metric: Annotated[Literal['accuracy', 'auc'], Field(title='Metric')]
     accuracy: ScoreView | None

@@ -118,7 +118,11 @@ def _coefficients(answer: dict[str, Any], features: tuple[str, ...]) -> list[Ans
 
 
 def _scores(answer: dict[str, Any]) -> AnswerTable:
-    table = AnswerTable("Scores", ("Score", "Value", _INTERVAL))
-    for name, low, value, high in scores(answer):
-        table.rows.append((name, "", [number(value), f"{number(low)} to {number(high)}"]))
+    note = (
+        "The interval for new records covers the noise and the sampling of rows, for a classifier that was "
+        "not fitted to these rows. The interval for these records covers the noise alone."
+    )
+    table = AnswerTable("Scores", ("Score", "Value", _INTERVAL), note=note)
+    for name, records, low, value, high in scores(answer):
+        table.rows.append((name, records, [number(value), f"{number(low)} to {number(high)}"]))
     return table
