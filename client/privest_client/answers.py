@@ -487,6 +487,16 @@ class LinearClassifier(Estimate):
         """The column of a table that it tells; None of labelled rows, which have declared theirs."""
         return getattr(self.job.estimate, "label", None)
 
+    def _said(self) -> list[tuple[str, str]]:
+        told = "; ".join(f"{column}: {', '.join(each)}" for column, each in self.references.items())
+        return [*([("relative to", told)] if told else []), *super()._said()]
+
+    @property
+    def references(self) -> dict[str, list[str]]:
+        """Categories that coefficients of the others are relative to, by column; empty if there are none."""
+        told = getattr(self.job.estimate, "references", None) or ()
+        return {each.column: [*each.categories] for each in told}
+
     @property
     def features(self) -> list[str] | None:
         """The columns of a table that it tells the label by; None of labelled rows."""

@@ -189,7 +189,8 @@ def scored(found: Any, metric: str) -> dict[str, Any]:
     if not isinstance(found, LinearClassifier):
         raise _invalid([{"rule": "name the rows first and then the classifier, as score(rows, found)"}])
     chosen = {"coefficients": found.coefficients, "intercept": found.intercept, "metric": metric}
-    return chosen | given(label=found.label, features=found.features)
+    features = None if found.features is None else found.feature_names  # with the same indicators
+    return chosen | given(label=found.label, features=features)
 
 
 def published_path(name: str) -> str:

@@ -231,7 +231,7 @@ SCORE = Score(
 
 
 def test_a_score_has_the_intervals_that_the_service_states() -> None:
-    """Of an older service, which states none, they follow from the standard errors."""
+    """An older service states none: they follow from the standard errors."""
     assert SCORE.population == pytest.approx((0.7 - 1.96 * 0.05, 0.7 + 1.96 * 0.05), abs=1e-4)
     assert SCORE.these_records == pytest.approx((0.7 - 1.96 * 0.03, 0.7 + 1.96 * 0.03), abs=1e-4)
     stated = {

@@ -357,7 +357,7 @@ def test_intervals_of_scores_hold_in_95_of_100_runs(n, accuracy, epsilon, law):
     st.integers(1, 3000), st.floats(0, 1), st.floats(-5, 1), st.sampled_from(LAWS), st.floats(0.001, 0.999)
 )
 def test_a_population_is_in_its_interval_exactly_if_the_noisy_share_is_likely(n, value, noise, law, p):
-    """By a second route: tails as means over the count's quantiles, of scipy's laws."""
+    """Tails are computed a second time, by laws of scipy over all counts."""
     noise = ShareNoise(law, 10**noise)
     found = binomial_interval(value, noise, n)
     assert 0 <= found.low <= value <= found.high <= 1
