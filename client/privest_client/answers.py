@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from privest_client import models, scikit_learn
 from privest_client.card import card_of
-from privest_client.features import columns_used, design, feature_names, filled, indicators
+from privest_client.features import columns_used, design, feature_names, filled, indicators, names_to_ask
 from privest_client.frames import beside, framed
 from privest_client.plotting import drawn
 from privest_client.reading import Cells, Shown, brief, with_error
@@ -503,6 +503,11 @@ class LinearClassifier(Estimate):
         if self.schema is None or self.schema["kind"] != "table":
             return None
         return columns_used(self.feature_names, self.schema)
+
+    @property
+    def names_to_ask(self) -> list[str] | None:
+        """The features of a table by the names of a query for the same ones; None of labelled rows."""
+        return None if self.features is None else names_to_ask(self.feature_names, self.schema or {})
 
     def _covered(self) -> Covered:
         sampled = self.job.estimate.sampling is not None

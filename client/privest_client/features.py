@@ -58,6 +58,19 @@ def columns_used(names: Sequence[str], schema: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(made[name][0]["name"] for name in names))
 
 
+def names_to_ask(names: Sequence[str], schema: Mapping[str, Any]) -> list[str]:
+    """Return the names by which a query asks for these features: gaps of a value come with its column."""
+    made = _made(names, schema)
+    return [
+        name
+        for name in names
+        if (column := made[name][0])["name"] != name.removesuffix(" missing")
+        or name == column["name"]
+        or column["type"] == "category"
+        or column.get("missing") == "category"
+    ]
+
+
 def indicators(schema: Mapping[str, Any] | None) -> set[str]:
     """The names of the features of a schema that say yes or no."""
     return {
