@@ -309,6 +309,7 @@ def test_the_reference_of_a_category_is_declared_and_told_with_an_answer(begun: 
     ward.get_by_label("Reference").fill("b")
     column(visitor, "ill").get_by_label("Type").select_option("boolean")
     expect(column(visitor, "ill").get_by_label("Reference")).to_be_hidden()
+    visitor.page.locator("[name=name]").fill("Wards")
     send(visitor)
     made = stored(visitor, owner)
     assert made["schema"]["columns"][0]["reference"] == "b"
