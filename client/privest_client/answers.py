@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from privest_client import models, scikit_learn
 from privest_client.card import card_of
-from privest_client.features import columns_used, design, feature_names, filled, indicators
+from privest_client.features import columns_used, design, feature_names, filled, indicators, names_to_ask
 from privest_client.frames import beside, framed
 from privest_client.plotting import drawn
 from privest_client.reading import Cells, Shown, brief, with_error
@@ -487,12 +487,27 @@ class LinearClassifier(Estimate):
         """The column of a table that it tells; None of labelled rows, which have declared theirs."""
         return getattr(self.job.estimate, "label", None)
 
+    def _said(self) -> list[tuple[str, str]]:
+        told = "; ".join(f"{column}: {', '.join(each)}" for column, each in self.references.items())
+        return [*([("relative to", told)] if told else []), *super()._said()]
+
+    @property
+    def references(self) -> dict[str, list[str]]:
+        """Categories that coefficients of the others are relative to, by column; empty if there are none."""
+        told = getattr(self.job.estimate, "references", None) or ()
+        return {each.column: [*each.categories] for each in told}
+
     @property
     def features(self) -> list[str] | None:
         """The columns of a table that it tells the label by; None of labelled rows."""
         if self.schema is None or self.schema["kind"] != "table":
             return None
         return columns_used(self.feature_names, self.schema)
+
+    @property
+    def names_to_ask(self) -> list[str] | None:
+        """The features of a table by the names of a query for the same ones; None of labelled rows."""
+        return None if self.features is None else names_to_ask(self.feature_names, self.schema or {})
 
     def _covered(self) -> Covered:
         sampled = self.job.estimate.sampling is not None
@@ -564,13 +579,29 @@ class Score(Estimate):
             "by noise and having few records, from the score on all records like these", sampling=True
         )
 
+    @property
+    def these_records(self) -> tuple[float, float]:
+        """Ends of the 95 % interval of the score on these very records: it covers the noise alone."""
+        return self._ends("these_records", self.job.estimate.standard_error)
+
+    @property
+    def population(self) -> tuple[float, float]:
+        """Ends of the 95 % interval of the score on new records: it covers noise and the sampling of rows."""
+        return self._ends("population", self.standard_error)
+
+    def _ends(self, name: str, error: float) -> tuple[float, float]:
+        """Return a stated interval, or of an older service the one of a standard error."""
+        stated, reach = getattr(self.job.estimate, name, None), _times(0.95) * error
+        return (self.value - reach, self.value + reach) if stated is None else (stated.low, stated.high)
+
     def _numbers(self, level: float) -> Numbers:
-        reach = _times(level) * self.standard_error
+        factor = _times(level) / _times(0.95)
+        low, high = (self.value + factor * (end - self.value) for end in self.population)
         return {
             "name": [self.job.estimate.metric],
             "value": [self.value],
-            "low": [max(0.0, self.value - reach)],
-            "high": [min(1.0, self.value + reach)],
+            "low": [max(0.0, low)],
+            "high": [min(1.0, high)],
         }
 
 

@@ -393,8 +393,10 @@ class Estimates(ABC):
                 begun. The answer then goes on without their records, and states no error; a whole
                 number at least 0 and at most 99; by default 0.
             label: of a table: a column of categories, or a boolean one; a text; optional.
-            features: of a table: names of the features; by default all other columns; a list;
-                optional.
+            features: of a table: the features; by default all other columns. A column of categories
+                stands for an indicator of every category but its reference. Single ones are named
+                as `species=Adelie`, those of several categories together as
+                `species=Adelie|Gentoo`, and those of gaps as `sex missing`; a list; optional.
             solver: `newton` (noisy moments, then noisy gradients and Hessians if there are records
                 enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy
                 ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which
@@ -485,8 +487,10 @@ class Estimates(ABC):
                 begun. The answer then goes on without their records, and states no error; a whole
                 number at least 0 and at most 99; by default 0.
             label: of a table: a column of categories, or a boolean one; a text; optional.
-            features: of a table: names of the features; by default all other columns; a list;
-                optional.
+            features: of a table: the features; by default all other columns. A column of categories
+                stands for an indicator of every category but its reference. Single ones are named
+                as `species=Adelie`, those of several categories together as
+                `species=Adelie|Gentoo`, and those of gaps as `sex missing`; a list; optional.
             coefficients: a number for each feature; with more than two classes a list for each
                 class; a list.
             intercept: a number; with more than two classes one for each class; a number or a list.
@@ -541,8 +545,10 @@ class Estimates(ABC):
                 begun. The answer then goes on without their records, and states no error; a whole
                 number at least 0 and at most 99; by default 0.
             label: of a table: a column of categories, or a boolean one; a text; optional.
-            features: of a table: names of the features; by default all other columns; a list;
-                optional.
+            features: of a table: the features; by default all other columns. A column of categories
+                stands for an indicator of every category but its reference. Single ones are named
+                as `species=Adelie`, those of several categories together as
+                `species=Adelie|Gentoo`, and those of gaps as `sex missing`; a list; optional.
             candidates: from 2 to 20, each like a question for a logistic regression; a list.
         """
         return self.estimate(

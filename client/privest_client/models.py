@@ -342,7 +342,7 @@ class Features(RootModel[list[Feature]]):
         list[Feature], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    some of the question's: columns of a table, or features of labelled vectors; by default all
+    some of the question's: columns of a table or indicators of theirs, or features of labelled vectors; by default all
     """
 
 
@@ -404,7 +404,7 @@ class Candidate(Model):
     """
     features: Annotated[Features | None, Field(title='Features')] = None
     """
-    some of the question's: columns of a table, or features of labelled vectors; by default all
+    some of the question's: columns of a table or indicators of theirs, or features of labelled vectors; by default all
     """
 
 
@@ -493,7 +493,7 @@ class Features1(RootModel[list[Features1Item]]):
         list[Features1Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
 
 
@@ -508,7 +508,7 @@ class Features2(RootModel[list[Features2Item]]):
         list[Features2Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
 
 
@@ -523,7 +523,7 @@ class Features3(RootModel[list[Features3Item]]):
         list[Features3Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
 
 
@@ -538,7 +538,7 @@ class Features4(RootModel[list[Features4Item]]):
         list[Features4Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
 
 
@@ -675,6 +675,21 @@ class Categories(RootModel[list[Categories1 | int | bool]]):
     """
 
 
+class Reference(RootModel[str]):
+    root: Annotated[
+        str,
+        Field(
+            max_length=200,
+            min_length=1,
+            pattern='^[^\\x00-\\x1f\\x7f]*$',
+            title='Reference',
+        ),
+    ]
+    """
+    the category that coefficients of the others are relative to; by default the first
+    """
+
+
 class ColumnSchema(Model):
     """
     One column of a table; `low` and `high` are public bounds, to which values beyond them are drawn in.
@@ -717,6 +732,10 @@ class ColumnSchema(Model):
     categories: Annotated[Categories | None, Field(title='Categories')] = None
     """
     all that a column of type category may hold
+    """
+    reference: Annotated[Reference | int | bool | None, Field(title='Reference')] = None
+    """
+    the category that coefficients of the others are relative to; by default the first
     """
     missing: Annotated[
         Literal['refused', 'category', 'filled'] | None, Field(title='Missing')
@@ -1118,6 +1137,15 @@ class RowsOf(RootModel[str]):
     """
 
 
+class IntervalView(Model):
+    """
+    A confidence interval of 95 %.
+    """
+
+    low: Annotated[float, Field(title='Low')]
+    high: Annotated[float, Field(title='High')]
+
+
 class IssuedKey(Model):
     """
     A further key; shown this once.
@@ -1233,7 +1261,7 @@ class Features5(RootModel[list[Features5Item]]):
         list[Features5Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
 
 
@@ -1255,7 +1283,7 @@ class Features6(RootModel[list[Features6Item]]):
         list[Features6Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
 
 
@@ -2020,6 +2048,18 @@ class ReceiptEntry(Model):
     salt: Annotated[str | None, Field(title='Salt')] = None
 
 
+class ReferenceView(Model):
+    """
+    The categories of a column that coefficients of its other categories are relative to.
+    """
+
+    column: Annotated[str, Field(title='Column')]
+    categories: Annotated[list[str], Field(title='Categories')]
+    """
+    the reference level, and all others that are no features by themselves or in a merged one
+    """
+
+
 class ReleaseView(Model):
     """
     Noisy sums of one kind that the gate will release.
@@ -2382,6 +2422,14 @@ class ScoreView(Model):
     sampling_error: Annotated[float, Field(title='Sampling Error')]
     """
     standard error by the sampling of rows, worked out from the noisy value; not in `standard_error`, and not for a classifier that was fitted to these very rows
+    """
+    these_records: IntervalView | None = None
+    """
+    95 % confidence interval of the score on these very records: it covers the noise alone
+    """
+    population: IntervalView | None = None
+    """
+    95 % confidence interval of the score on new records of the same kind: it covers the noise and the sampling of rows, exactly for an accuracy; not for a classifier that was fitted to these very rows
     """
 
 
@@ -3018,6 +3066,14 @@ class ClassifierScoreEstimate(Model):
     """
     standard error by the sampling of rows, worked out from the noisy value; not in `standard_error`, and not for a classifier that was fitted to these very rows
     """
+    these_records: IntervalView | None = None
+    """
+    95 % confidence interval of the score on these very records: it covers the noise alone
+    """
+    population: IntervalView | None = None
+    """
+    95 % confidence interval of the score on new records of the same kind: it covers the noise and the sampling of rows, exactly for an accuracy; not for a classifier that was fitted to these very rows
+    """
     metric: Annotated[Literal['accuracy', 'auc'], Field(title='Metric')]
     accuracy: ScoreView | None
     """
@@ -3058,6 +3114,10 @@ class ClassifierSelectionEstimate(Model):
     label: Annotated[str | None, Field(title='Label')] = None
     """
     of a table: the column whose classes it tells
+    """
+    references: Annotated[list[ReferenceView] | None, Field(title='References')] = None
+    """
+    of a table: the categories that coefficients of a column's other categories are relative to
     """
     curvature: CurvatureView | None = None
     """
@@ -3321,6 +3381,10 @@ class LogisticRegressionEstimate(Model):
     label: Annotated[str | None, Field(title='Label')] = None
     """
     of a table: the column whose classes it tells
+    """
+    references: Annotated[list[ReferenceView] | None, Field(title='References')] = None
+    """
+    of a table: the categories that coefficients of a column's other categories are relative to
     """
     curvature: CurvatureView | None = None
     """
@@ -4686,7 +4750,7 @@ class LogisticRegressionPlanRequest(Model):
     """
     features: Annotated[Features5 | None, Field(title='Features')] = None
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
     solver: Annotated[
         Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
@@ -4766,7 +4830,7 @@ class LogisticRegressionRequest(Model):
     """
     features: Annotated[Features6 | None, Field(title='Features')] = None
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
     solver: Annotated[
         Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
@@ -5272,7 +5336,7 @@ class ClassifierScorePlanRequest(Model):
     """
     features: Annotated[Features1 | None, Field(title='Features')] = None
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
     coefficients: Annotated[list[Any], Field(title='Coefficients')]
     """
@@ -5320,7 +5384,7 @@ class ClassifierScoreRequest(Model):
     """
     features: Annotated[Features2 | None, Field(title='Features')] = None
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
     coefficients: Annotated[list[Any], Field(title='Coefficients')]
     """
@@ -5368,7 +5432,7 @@ class ClassifierSelectionPlanRequest(Model):
     """
     features: Annotated[Features3 | None, Field(title='Features')] = None
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
     candidates: Annotated[
         list[Candidate], Field(max_length=20, min_length=2, title='Candidates')
@@ -5408,7 +5472,7 @@ class ClassifierSelectionRequest(Model):
     """
     features: Annotated[Features4 | None, Field(title='Features')] = None
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
     candidates: Annotated[
         list[Candidate], Field(max_length=20, min_length=2, title='Candidates')
