@@ -47,7 +47,7 @@ from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.linear_model.losses.scores import RightAnswersOfEach
 from privest.estimators.subspace import losses as subspace_losses
-from privest.estimators.subspace import reaper_losses, robust_pca, second_moment
+from privest.estimators.subspace import column_center, reaper_losses, robust_pca, second_moment
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.second_moment import SecondMoment
 from privest.metadata import DatasetMetadata
@@ -577,6 +577,12 @@ def _of_errors() -> Iterator[Mutant]:
             line,
             _put(kind, "diameter", lambda _, clip: clip),
         )
+    yield Mutant(
+        "center-squares",
+        "squares beside a table's means with twice the weight that their diameter allows",
+        "diameter-center-sum",
+        _put(column_center, "_SQUARES", 3.0),
+    )
     yield Mutant(
         "relaxation-diameter",
         "1.3·C for √2·C, of REAPER's gradients",

@@ -46,6 +46,7 @@ from privest.estimators.linear_model.losses.scores import (
 )
 from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
+from privest.estimators.subspace.column_center import CenterSum
 from privest.estimators.subspace.completion_losses import CompletionGradient
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.gap_moment import GapMoment
@@ -326,6 +327,7 @@ def _of_column_sums() -> Iterator[Case]:
             return Columns(np.where(numbers, np.clip(free[:size], -1, 1), 0.0), scale, 1.0)
 
         yield Case(ColumnSum(recipe), 1.0, image, interval, (len(columns), 2 * size))
+        yield Case(CenterSum(recipe), 1.0, image, lambda _: None, (len(columns), 0))
 
 
 def _of_vectors() -> Iterator[Case]:

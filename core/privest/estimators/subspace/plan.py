@@ -25,9 +25,6 @@ from privest.tables.recipe import Recipe
 
 _MOST_RANK = 50
 
-_CHECK = 0.1
-"""Most of a run's budget for scales of columns that all have bounds."""
-
 _USEFUL = 0.25
 """Share of a square right angle in every direction; more than that is no use as a start, or as an answer."""
 
@@ -183,12 +180,11 @@ def scales_to_find(
 ) -> tuple[ColumnScales | None, float]:
     """The scales of columns that a run is to find, and the share of its budget for that.
 
-    It is less where all columns have bounds, which serve as scales unless they prove to be a guess.
+    Where all columns have bounds these are the scales, and nothing is looked for.
     """
-    if shape.recipe is None or not shape.recipe.is_bounded:
-        return ColumnScales.sought(shape.recipe, budget, SHARE), SHARE
-    scales = ColumnScales.sought(shape.recipe, budget, _CHECK)
-    return scales, min(_CHECK, scales.enough(budget)) if scales else 0.0
+    if shape.recipe is None or shape.recipe.is_bounded:
+        return None, 0.0
+    return ColumnScales.sought(shape.recipe, budget, SHARE), SHARE
 
 
 @dataclass(frozen=True)
