@@ -46,8 +46,8 @@ from privest.estimators.linear_model.losses import derivatives, linear, logistic
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.linear_model.losses.scores import RightAnswersOfEach
-from privest.estimators.subspace import losses as subspace_losses
 from privest.estimators.subspace import column_center, reaper_losses, robust_pca, second_moment
+from privest.estimators.subspace import losses as subspace_losses
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.second_moment import SecondMoment
 from privest.metadata import DatasetMetadata

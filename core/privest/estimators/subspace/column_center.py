@@ -123,6 +123,6 @@ class Center:
             return ()
         return (
             f"the noise on the released means is up to {self.share:.0%} as long as a record less the means "
-            "usually is, so that directions may be those of this noise: declare closer low and high, take fewer "
-            "columns or a larger epsilon",
+            "usually is, so that directions may be those of this noise: declare closer low and high, take "
+            "fewer columns or a larger epsilon",
         )

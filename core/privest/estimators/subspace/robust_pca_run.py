@@ -56,7 +56,7 @@ _PUBLIC_SEED = int.from_bytes(b"privest")
 def run(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
     """The private subspace: sees the plan and the gate's noisy answers, never a row."""
     planned, gate, units = planned.opened(gate)
-    return _subspace(planned, gate).in_units(units)
+    return _subspace(planned, gate).in_units(units).in_degrees()
 
 
 def _subspace(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
