@@ -161,15 +161,15 @@ def ridge_of(eigenvalues: Array, rank: int, noise: float) -> Array:
 class HeldOut:
     """Σ of rows' mean squared errors on entries that are held out: of a completion, and of column means.
 
-    Every known entry is held out once, in a part of the columns. A mean counts as 1 at most, and a row
-    without known entries as none.
+    Every known entry is held out once, in a part of the columns. A mean counts as 1 at most, and
+    that of a row without known entries as 0.
     """
 
     description = "the errors on entries that are held out"
-    size = 3
+    size = 2
 
     def diameter(self, clip: float) -> float:
-        """All three numbers are between 0 and clip/√3."""
+        """Both numbers are between 0 and clip/√2."""
         return clip
 
     def clipped_sum(self, point: Completed, rows: Array, clip: float) -> Array:
@@ -184,12 +184,10 @@ class HeldOut:
             off = (values - point.values(values * shown, shown)) ** 2
             squares += (known * out * off).sum(axis=1)
         alone = (known * (values - point.means) ** 2).sum(axis=1)
-        count = known.sum(axis=1)
-        told = np.stack([squares, alone, count], axis=1) / np.maximum(count, 1.0)[:, None]
-        return clip / sqrt(3.0) * np.minimum(np.nan_to_num(told), 1.0).sum(axis=0)
+        told = np.stack([squares, alone], axis=1) / np.maximum(known.sum(axis=1), 1.0)[:, None]
+        return clip / sqrt(2.0) * np.minimum(np.nan_to_num(told), 1.0).sum(axis=0)
 
     def errors(self, released: Array) -> tuple[float, float]:
         """Root mean square errors of the completion and of the column means, in halves of declared widths."""
-        count = max(float(released[2]), 1e-12)
-        first, second = (sqrt(min(max(float(each) / count, 0.0), 1.0)) for each in released[:2])
+        first, second = (sqrt(min(max(sqrt(2.0) * float(each), 0.0), 1.0)) for each in released)
         return first, second
