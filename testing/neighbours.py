@@ -46,7 +46,9 @@ from privest.estimators.linear_model.losses.scores import (
 )
 from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
+from privest.estimators.subspace.column_center import CenterSum
 from privest.estimators.subspace.completion_losses import CompletionGradient
+from privest.estimators.subspace.completion_means import Completed, HeldOut, KnownSums, LeftMoment
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.losses import (
@@ -330,6 +332,7 @@ def _of_column_sums() -> Iterator[Case]:
             return Columns(np.where(numbers, np.clip(free[:size], -1, 1), 0.0), scale, 1.0)
 
         yield Case(ColumnSum(recipe), 1.0, image, interval, (len(columns), 2 * size))
+        yield Case(CenterSum(recipe), 1.0, image, lambda _: None, (len(columns), 0))
 
 
 def _of_vectors() -> Iterator[Case]:
@@ -357,6 +360,9 @@ def _of_vectors() -> Iterator[Case]:
     # Any two rows in different bins are as far apart as can be: the first pair of a search may be such.
     yield Case(DistanceHistogram(), 1.0, _row, lambda free: Frame(_frame(_DIM, free)), framed)
     yield Case(GapMoment(_DIM), 1.0, _row, _nothing, (_DIM, 0))
+    yield Case(KnownSums(_DIM), 1.0, _row, _nothing, (_DIM, 0))
+    yield Case(LeftMoment(_DIM), 1.0, _row, np.tanh, (_DIM, _DIM))
+    yield Case(HeldOut(), 1.0, _row, _completed, (_DIM, _DIM * (_RANK + 1)))
     for clip in (0.3, 0.05):
         yield Case(CompletionGradient(_DIM, _RANK), clip, _row, partial(_frame, _DIM), framed)
     candidates = (_DIM, _DIM * (_RANK + 1) + _RANK + 1)
@@ -366,6 +372,11 @@ def _of_vectors() -> Iterator[Case]:
     count = 2 * _RANK + 2  # compared at the least scale: at a larger one no loss comes near 1
     alike = partial(_candidates, count, 0.15)
     yield Case(CandidateScores(count), sqrt(count), _row, alike, candidates)
+
+
+def _completed(free: Array) -> Completed:
+    """A completion by any means and basis."""
+    return Completed(np.tanh(free[:_DIM]), _frame(_DIM, free[_DIM:]), np.full(_RANK, 0.3))
 
 
 def _both(free: Array) -> tuple[SubspaceQuery, SubspaceQuery]:

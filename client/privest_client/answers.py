@@ -365,15 +365,34 @@ class Completion(Estimate):
         """Angle between it and the subspace that 95 % of runs do not exceed."""
         return self.job.uncertainty.radius_95
 
+    @property
+    def held_out_error(self) -> float | None:
+        """Error on known entries that were held out, in halves of declared ranges, if it was estimated."""
+        return self.job.estimate.held_out_error
+
+    @property
+    def column_means_error(self) -> float | None:
+        """The same error of the columns' means alone."""
+        return self.job.estimate.column_means_error
+
     def complete(self, vector: Array) -> Array:
         """A vector whose unknown entries, NaN, are filled in: least squares on those that are known.
 
+        Where the answer has means of the columns, its own mean and the ridge of the answer are part of that.
+
         Args:
-            vector: (d,).
+            vector: (d,) in the columns' own units.
         """
-        known = np.isfinite(vector)
-        weights, *_ = np.linalg.lstsq(self.basis[known], vector[known])
-        return np.where(known, vector, self.basis @ weights)
+        known, found = np.isfinite(vector), self.job.estimate
+        centers, scales = np.array(found.centers or 0.0), np.array(found.scales or 1.0)
+        left = (vector - centers) / scales
+        if found.ridge is None:
+            weights, *_ = np.linalg.lstsq(self.basis[known], left[known])
+            return np.where(known, vector, centers + scales * (self.basis @ weights))
+        own = left[known].sum() / (known.sum() + 1)  # as the service fits: drawn to 0 by one entry
+        basis = self.basis[known]
+        weights = np.linalg.solve(basis.T @ basis + np.diag(found.ridge), basis.T @ (left[known] - own))
+        return np.where(known, vector, centers + scales * (own + self.basis @ weights))
 
     def _covered(self) -> Covered:
         return Covered(unit=" rad")

@@ -1305,6 +1305,9 @@ class LorentzSpace(Model):
 class MatrixCompletionEstimate(Model):
     """
     The private subspace.
+
+    With means a row is `centers`, plus `scales` times its own mean and a point of the subspace. These follow
+    from its known entries, with the ridge.
     """
 
     basis: Annotated[list[list[float]], Field(title='Basis')]
@@ -1319,13 +1322,31 @@ class MatrixCompletionEstimate(Model):
     """
     of a table: the rows of the basis by these names
     """
+    degrees_95: Annotated[float | None, Field(title='Degrees 95')] = None
+    """
+    `radius_95` of the uncertainty, which is in radians, in degrees
+    """
     centers: Annotated[list[float] | None, Field(title='Centers')] = None
     """
-    of a table whose columns lack a bound, or fill a small part of theirs: what was taken off each row of the basis
+    of a table whose columns lack a bound, or of a completion with means: what was taken off each column
     """
     scales: Annotated[list[float] | None, Field(title='Scales')] = None
     """
     and what the rest was divided by, in the columns' own units
+    """
+    ridge: Annotated[list[float] | None, Field(title='Ridge')] = None
+    """
+    with means: penalty on the square of a row's coefficient of each direction
+    """
+    held_out_error: Annotated[float | None, Field(title='Held Out Error')] = None
+    """
+    with means: root mean square error on known entries that are held out, in halves of the declared ranges; noisy
+    """
+    column_means_error: Annotated[float | None, Field(title='Column Means Error')] = (
+        None
+    )
+    """
+    the same of the columns' means alone: what a completion has to beat
     """
 
 
@@ -2227,9 +2248,13 @@ class RobustPCAEstimate(Model):
     """
     of a table: the rows of the basis by these names
     """
+    degrees_95: Annotated[float | None, Field(title='Degrees 95')] = None
+    """
+    `radius_95` of the uncertainty, which is in radians, in degrees
+    """
     centers: Annotated[list[float] | None, Field(title='Centers')] = None
     """
-    of a table whose columns lack a bound, or fill a small part of theirs: what was taken off each row of the basis
+    of a table whose columns lack a bound, or of a completion with means: what was taken off each column
     """
     scales: Annotated[list[float] | None, Field(title='Scales')] = None
     """
@@ -4943,6 +4968,10 @@ class MatrixCompletionPlanRequest(Model):
     """
     owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
     """
+    means: Annotated[bool | None, Field(title='Means')] = None
+    """
+    fit what is left after the means of the columns, which are released, and each row's own mean; tell the error on entries that are held out. It takes a quarter of the budget. By default of tables whose columns all have bounds, where no descent is asked for
+    """
 
 
 class MatrixCompletionRequest(Model):
@@ -5006,6 +5035,10 @@ class MatrixCompletionRequest(Model):
     """
     owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
     """
+    means: Annotated[bool | None, Field(title='Means')] = None
+    """
+    fit what is left after the means of the columns, which are released, and each row's own mean; tell the error on entries that are held out. It takes a quarter of the budget. By default of tables whose columns all have bounds, where no descent is asked for
+    """
 
 
 class RobustPCAPlanRequest(Model):
@@ -5067,7 +5100,7 @@ class RobustPCAPlanRequest(Model):
     """
     center: Annotated[bool | None, Field(title='Center')] = None
     """
-    estimate a centre within `norm_bound` and take it off the rows, for 15 % of the budget; by default of tables alone, whose first direction else leads from the bounds' middles to the means
+    estimate a centre and take it off the rows. Where all columns of a table have bounds it is the columns' means, for 4.5 % of the budget; elsewhere a point within `norm_bound` that no far row moves much, for 15 %. By default of tables alone, whose first direction else leads from the bounds' middles to the means
     """
     steps: Annotated[Steps7 | None, Field(title='Steps')] = None
     """
@@ -5115,13 +5148,13 @@ class RobustPCAPlanRequest(Model):
     """
     of `rsvrg`: number of epochs, S
     """
-    explained: Annotated[bool | None, Field(title='Explained')] = False
+    explained: Annotated[bool | None, Field(title='Explained')] = None
     """
-    estimate also the share of variance along each direction, for 5 % of the budget
+    tell also the share of variance along each direction, which is the default: at no cost where a second moment is released (`start` is `analyze-gauss`), else for 5 % of the budget
     """
     adaptive: Annotated[bool | None, Field(title='Adaptive')] = True
     """
-    look at noisy distances first, and take plain PCA (`squared`) unless rows near a subspace stand out from the others; only with the loss `redescending`, up to 1,000 columns, and where no solver, start or anything of the descent is chosen
+    look at noisy distances first, for a tenth of the budget at most, and take plain PCA (`squared`) unless some rows stand out as near a subspace. Only with the loss `redescending`, up to 1,000 columns, and where no solver, start or anything of the descent is chosen. A table with columns of yes or no or of categories has plain PCA at once
     """
 
 
@@ -5184,7 +5217,7 @@ class RobustPCARequest(Model):
     """
     center: Annotated[bool | None, Field(title='Center')] = None
     """
-    estimate a centre within `norm_bound` and take it off the rows, for 15 % of the budget; by default of tables alone, whose first direction else leads from the bounds' middles to the means
+    estimate a centre and take it off the rows. Where all columns of a table have bounds it is the columns' means, for 4.5 % of the budget; elsewhere a point within `norm_bound` that no far row moves much, for 15 %. By default of tables alone, whose first direction else leads from the bounds' middles to the means
     """
     steps: Annotated[Steps7 | None, Field(title='Steps')] = None
     """
@@ -5232,13 +5265,13 @@ class RobustPCARequest(Model):
     """
     of `rsvrg`: number of epochs, S
     """
-    explained: Annotated[bool | None, Field(title='Explained')] = False
+    explained: Annotated[bool | None, Field(title='Explained')] = None
     """
-    estimate also the share of variance along each direction, for 5 % of the budget
+    tell also the share of variance along each direction, which is the default: at no cost where a second moment is released (`start` is `analyze-gauss`), else for 5 % of the budget
     """
     adaptive: Annotated[bool | None, Field(title='Adaptive')] = True
     """
-    look at noisy distances first, and take plain PCA (`squared`) unless rows near a subspace stand out from the others; only with the loss `redescending`, up to 1,000 columns, and where no solver, start or anything of the descent is chosen
+    look at noisy distances first, for a tenth of the budget at most, and take plain PCA (`squared`) unless some rows stand out as near a subspace. Only with the loss `redescending`, up to 1,000 columns, and where no solver, start or anything of the descent is chosen. A table with columns of yes or no or of categories has plain PCA at once
     """
 
 
