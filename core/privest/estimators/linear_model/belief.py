@@ -128,7 +128,7 @@ class Belief:
         return inverse @ (n * self.bent + self.prior) @ inverse
 
 
-def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belief:
+def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence], bias: float = 0.0) -> Belief:
     """What is believed after some evidence about one loss, all with the same units.
 
     At a point a the gradient is g = (H − E)(b − a) + ν for the answer b, one Hessian H that is pooled of all
@@ -141,6 +141,7 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
         start: (columns, size) mean before any evidence.
         prior: the law about it.
         evidence: at least one piece.
+        bias: standard deviation, in each coordinate, of what all gradients lack alike.
     """
     columns, pooled = len(start), _Pooled.of(evidence)
     units = np.tile(evidence[0].units, columns)
@@ -168,7 +169,7 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
     held = known @ before @ (mean - start.ravel())
     bent = pooled.hessian / units[:, None] / units
     noisy = noisy * (gain @ gain.T)
-    errors = known + np.outer(held, held)
+    errors = known + np.outer(held, held) + (float(trust.sum()) * bias) ** 2 * (gain @ gain.T)
     return Belief(
         mean.reshape(start.shape), errors, noisy, before, bent, prior.penalty, pooled.hides(columns)
     )

@@ -10,7 +10,7 @@ from privest.estimators.linear_model.classifier_score import accuracy_error
 from privest.estimators.linear_model.clipped import NOISE, ClippedSolver
 from privest.estimators.linear_model.escape_planning import EscapeSolver
 from privest.estimators.linear_model.fit import SPREAD, distance
-from privest.estimators.linear_model.newton_planning import NewtonSolver
+from privest.estimators.linear_model.newton import NewtonSolver
 from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.estimators.uncertainty import ExpectedError
 from privest.metadata import LabelledMetadata

@@ -126,7 +126,7 @@ def test_a_gradient_without_its_clip_is_caught(monkeypatch):
 @pytest.mark.parametrize("n", [200, 20_000])
 @pytest.mark.parametrize("options", [{}, {"standardisation": "private", "sampling_errors": True}], ids=str)
 def test_the_noise_drawn_pays_for_the_plan(count, solver, delta, n, options):
-    """Sensitivity by hand: 2·longest gradient, 2√q of moments."""
+    """Sensitivity by hand: 2·longest gradient, 2√q of moments, one record that changes a count or two."""
     shape = LabelledMetadata(
         n, tuple("abc"), "y", tuple(map(str, range(count))), None, (0.0,) * D, (2.0,) * D
     )
@@ -143,6 +143,8 @@ def test_the_noise_drawn_pays_for_the_plan(count, solver, delta, n, options):
     assert (found.sampling is not None) == (solver == "newton" or "sampling_errors" in options)
     worth = {
         "spread": 2 * sqrt(D),
+        "lengths": sqrt(2.0) if delta else 2.0,
+        "labels": 1.0 if count == 2 else sqrt(2.0) if delta else 2.0,
         "moments": 2 * sqrt(1 - 1 / count) if count > 2 else 2.0,
         "curved": 2.0 if count == 2 else 2 * sqrt(2),
         "gradient": 0.2 if solver == "clipped" else 2.0 if count == 2 else 2 * sqrt(2),
