@@ -339,7 +339,7 @@ def before_any(
     ridge = 2 * penalty / replace(feature_map, usual=shape.usual_length).units ** 2
     # A penalty on the intercept would hold back how rare a class may be.
     ridge[dim:] = 0.0
-    return Prior(vectors, precisions, ridge, dim if learned else 0), mean
+    return Prior(vectors, precisions, ridge, len(units) if learned else 0), mean
 
 
 def _block(covariance: Array, column: int, size: int) -> Array:

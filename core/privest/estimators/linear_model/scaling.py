@@ -180,6 +180,6 @@ class PrivateScaling:
         beyond = np.cumsum(shares) - shares
         hidden = _SURE * deviation * np.sqrt(np.arange(len(shares)))
         few = beyond <= np.maximum(_LOST / (self.budget.n * self.budget.whole), hidden)
-        last = int(np.argmin(few)) - 1 if not few.all() else len(shares) - 1
+        last = int(np.flatnonzero(few)[-1])  # the first count has none beyond it
         median = int(np.argmax(np.cumsum(shares) > 0.5))
         return float(ratios[last]), float(ratios[max(median, last)])

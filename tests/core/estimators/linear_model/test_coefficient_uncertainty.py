@@ -173,7 +173,7 @@ def test_classes_far_apart_are_told_apart_in_every_run():
     rows = np.column_stack([x, labels])
     for _, found in fits(rows, 2.0, 60):
         scores = x @ np.array(found.coefficients) + found.intercept
-        assert np.mean((scores > 0) == labels) > 0.95
+        assert np.mean((scores > 0) == labels) > 0.9
 
 
 def test_features_that_hang_together_are_warned_of():

@@ -144,7 +144,7 @@ def test_the_noise_drawn_pays_for_the_plan(count, solver, delta, n, options):
     worth = {
         "spread": 2 * sqrt(D),
         "lengths": sqrt(2.0) if delta else 2.0,
-        "labels": 1.0 if count == 2 else sqrt(2.0) if delta else 2.0,
+        "labels": 1.0 if count == 2 else sqrt(2.0),
         "moments": 2 * sqrt(1 - 1 / count) if count > 2 else 2.0,
         "curved": 2.0 if count == 2 else 2 * sqrt(2),
         "gradient": 0.2 if solver == "clipped" else 2.0 if count == 2 else 2 * sqrt(2),
