@@ -113,13 +113,13 @@ class Spread:
 class LogisticRegression(Answer):
     """The private classifier, for features in the units in which they were uploaded.
 
-    Its errors are about what `uncertainty.of` names. Of `newton` that is a fit in which records far out
-    count less, and errors cover the noise and steps that did not arrive, by what was released; of
-    `clipped` the noise, and beside it an assumption in place of a measurement; of descents bounds on the
-    noise and on what is left to descend; of `escape` and `spider` what the noise of the steps added, of
-    the latter those since it last left a saddle point. The small batches of `spider` err by sampling more
-    than all records do, which is in no error. Scores of the losses `sigmoid` and `savage` tell sides and
-    no chances.
+    Its errors are about what `uncertainty.of` names. Those of `newton` are about the ordinary logistic
+    regression of these records, and cover the noise, steps that did not arrive and the few records beyond
+    the bound on lengths, by what was released. Those of `clipped` cover the noise and an assumption in place
+    of a measurement; those of descents bounds on the noise and on what is left to descend; those of `escape`
+    and `spider` the noise of the steps, of the latter those since it last left a saddle point. The small
+    batches of `spider` err by sampling more than all records do, which is in no error. Scores of the losses
+    `sigmoid` and `savage` tell sides and no probabilities.
     """
 
     coefficients: Annotated[
