@@ -46,6 +46,7 @@ from privest.estimators.linear_model.losses import derivatives, linear, logistic
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.linear_model.losses.scores import RightAnswersOfEach
+from privest.estimators.linear_model.losses.spread import LengthCounts
 from privest.estimators.subspace import losses as subspace_losses
 from privest.estimators.subspace import reaper_losses, robust_pca, second_moment
 from privest.estimators.subspace.distances import DistanceHistogram
@@ -602,6 +603,13 @@ def _of_errors() -> Iterator[Mutant]:
         "a Hessian that is longer than the sum's bound counts it",
         "diameter-curved-gradient",
         _put(CurvedGradient, "_hessian", lambda *given: 2 * curvature(*given)),
+    )
+    counted = LengthCounts.clipped_sum
+    yield Mutant(
+        "lengths-twice",
+        "a row that counts at two lengths",
+        "diameter-length-counts",
+        _put(LengthCounts, "clipped_sum", lambda *given: counted(*given) + np.roll(counted(*given), 1)),
     )
     free = "a look at distances that is not charged"
     yield Mutant("look-free-mean", f"{free}, of a mean", of_mean, _looks_free(frechet_mean))
