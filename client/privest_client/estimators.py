@@ -397,12 +397,12 @@ class Estimates(ABC):
                 optional.
             solver: `newton` (noisy gradients and Hessians, which also tell how far off coefficients
                 are), `clipped` (descent on clipped gradients, for much noise), or a descent: `gd`,
-                `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of
-                which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the
-                steps by the bound on their error, and `hb-opt` chooses its momentum by it; by
-                default `newton` for two classes of records enough, else `clipped`. With another
-                loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each
-                record once and has its guarantee where there are very many; one of newton, clipped,
+                `hb` (heavy ball), `nag` (Nesterov), `masg` (in stages of shrinking steps), of which
+                `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by
+                the bound on their error, and `hb-opt` chooses its momentum by it; by default
+                `newton` for two classes of records enough, else `clipped`. With another loss than
+                `logistic` it is `escape`, or `spider` if it is asked for, which sees each record
+                once and has its guarantee where there are very many; one of newton, clipped,
                 escape, spider or one of gd, gd-opt, hb, hb-opt, nag, nag-opt, masg, masg-opt;
                 optional.
             penalty: λ of λ|w|², for features in units of the norm bound: by default 0.01 for

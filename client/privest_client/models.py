@@ -359,7 +359,7 @@ class Candidate(Model):
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy gradients and Hessians, which also tell how far off coefficients are), `clipped` (descent on clipped gradients, for much noise), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy gradients and Hessians, which also tell how far off coefficients are), `clipped` (descent on clipped gradients, for much noise), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
@@ -4693,7 +4693,7 @@ class LogisticRegressionPlanRequest(Model):
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy gradients and Hessians, which also tell how far off coefficients are), `clipped` (descent on clipped gradients, for much noise), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy gradients and Hessians, which also tell how far off coefficients are), `clipped` (descent on clipped gradients, for much noise), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
@@ -4773,7 +4773,7 @@ class LogisticRegressionRequest(Model):
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy gradients and Hessians, which also tell how far off coefficients are), `clipped` (descent on clipped gradients, for much noise), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy gradients and Hessians, which also tell how far off coefficients are), `clipped` (descent on clipped gradients, for much noise), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """

@@ -23,7 +23,7 @@ class LogisticSpec(Options):
         Option(
             "`newton` (noisy gradients and Hessians, which also tell how far off coefficients are), "
             "`clipped` (descent on clipped gradients, for much noise), or a descent: `gd`, `hb` (heavy "
-            "ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, "
+            "ball), `nag` (Nesterov), `masg` (in stages of shrinking steps), of which `gd-opt`, `hb-opt`, "
             "`nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, "
             "and `hb-opt` chooses its momentum by it; by default `newton` for "
             "two classes of records enough, else `clipped`. With another loss than `logistic` it is "
