@@ -25,7 +25,7 @@ from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
 
-_LABELS_SHARE, _CLEAR = 0.05, ((0.01, 0.2), (0.04, 0.5))
+_LABELS_SHARE, _CLEAR = 0.05, ((0.01, 0.25), (0.04, 0.5))
 """Least share of ε or of μ² for the number of records of each class, and the noise on a share of the records
 that is to be reached, each with the share that it may take at most."""
 
@@ -43,6 +43,9 @@ _HIDDEN = 0.75
 
 _INTERCEPT, _STRETCH = 0.5, 0.2
 """Standard deviation of the intercept about the log odds of the classes: the least, and over these."""
+
+_CLEAR_ODDS = 0.1
+"""Error of log odds below which steps may tell how far the intercept is from them."""
 
 _SEEN = 3.0
 """Share of a class over its noise from which on its rows are seen."""
@@ -339,7 +342,10 @@ def before_any(
     ridge = 2 * penalty / replace(feature_map, usual=shape.usual_length).units ** 2
     # A penalty on the intercept would hold back how rare a class may be.
     ridge[dim:] = 0.0
-    return Prior(vectors, precisions, ridge, len(units) if learned else 0), mean
+    # An intercept far from the log odds is only sought where these are clear: else noise would lead there.
+    clear = float(np.max(odds_errors)) < _CLEAR_ODDS
+    count = (len(units) if clear else dim) if learned else 0
+    return Prior(vectors, precisions, ridge, count), mean
 
 
 def _block(covariance: Array, column: int, size: int) -> Array:
