@@ -111,6 +111,17 @@ def test_no_pair_moves_the_spread_by_more_than_its_diameter(feature_map, clip):
         assert 0.999 * 2 * sqrt(D) < widest(spread, feature_map, rows, clip) <= 2 * sqrt(D) * (1 + 1e-12)
 
 
+def test_no_scale_is_below_what_noise_could_have_made_of_a_constant_feature():
+    """A variance is at least three deviations of the noise on it, and says so; a clear one is itself."""
+    deviation, spread = 0.02, FeatureSpread(2)
+    mean = np.array([-1.0, 0.1, sqrt(2.5) * 1.0, sqrt(2.5) * (0.3**2 + 0.1**2)])
+    center, scale, hidden = spread.parts(mean, deviation)
+    assert scale[0] >= sqrt(3 * deviation / sqrt(2.5))
+    assert scale[1] == pytest.approx(0.3, rel=0.01)
+    assert hidden.tolist() == [True, False]
+    np.testing.assert_allclose(center, [-1.0, 0.1], atol=0.01)
+
+
 def test_a_gradient_without_its_clip_is_caught(monkeypatch):
     rows = hostile_records(FEATURE_MAPS["plain"], range(2))
     free = LogisticGradient(D, 2)
