@@ -47,6 +47,7 @@ from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.linear_model.losses.scores import RightAnswersOfEach
 from privest.estimators.linear_model.losses.spread import LengthCounts
+from privest.estimators.linear_model.newton import NewtonSolver
 from privest.estimators.subspace import losses as subspace_losses
 from privest.estimators.subspace import reaper_losses, robust_pca, second_moment
 from privest.estimators.subspace.distances import DistanceHistogram
@@ -418,6 +419,12 @@ def _of_records() -> Iterator[Mutant]:
         "a class without records is refused",
         "tests/core/estimators/linear_model/test_logistic_sensitivity.py::test_no_pair_moves_the_gradient_by_more_than_its_diameter[0.0-2-plain]",
         _put(LogisticGradient, "clipped_sum", _all_classes(logistic.LogisticGradient.clipped_sum)),
+    )
+    yield Mutant(
+        "bias-left-out",
+        "a region that leaves out what rows beyond the bound lack",
+        "tests/core/estimators/linear_model/test_coefficient_uncertainty.py::test_the_region_holds_the_fit_that_the_answer_names[30.0-heavy tails]",
+        _put(NewtonSolver, "_bias", lambda *_: 0.0),
     )
     yield Mutant(
         "labels-trusted",

@@ -66,8 +66,9 @@ def crowded(n, seed=0):
 
 
 @pytest.mark.parametrize("rows", [heavy(8_000), crowded(20_000)], ids=["heavy tails", "a rare class"])
-@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0, 30.0])
 def test_the_region_holds_the_fit_that_the_answer_names(rows, epsilon):
+    """At ε = 30 hardly any noise hides what rows beyond the bound on lengths lack: the region covers it."""
     runs = 40
     problem = Problem(rows[:, :-1], rows[:, -1].astype(int), 2)
     wanted = problem.minimiser()[0, :-1]
@@ -164,16 +165,21 @@ def test_the_law_of_an_intercept_before_any_step_follows_the_shares_of_classes()
     np.testing.assert_allclose(start, [[0.0, 0.0, 0.0, 0.0, -3.0]], atol=1e-12)
 
 
-def test_classes_far_apart_are_told_apart_in_every_run():
-    """Rows near the border are few, so that what is seen of them tells an intercept no better than noise."""
+def test_classes_far_apart_are_told_apart_in_most_runs():
+    """Rows near the border are few, so that what is seen of them tells an intercept no better than noise.
+
+    In 4.3 % of 300 runs fewer than .95 of the rows are on their side, in 3.3 % fewer than .9.
+    """
     rng, n = np.random.default_rng(11), 2_000
     labels = np.arange(n) % 2
     x = rng.standard_normal((n, 2))
     x[:, 0] += 4.0 * (labels - 0.5)
     rows = np.column_stack([x, labels])
+    short = 0
     for _, found in fits(rows, 2.0, 60):
         scores = x @ np.array(found.coefficients) + found.intercept
-        assert np.mean((scores > 0) == labels) > 0.9
+        short += np.mean((scores > 0) == labels) < 0.95
+    assert short <= binom.isf(ALARM, 60, 0.05)
 
 
 def test_features_that_hang_together_are_warned_of():
