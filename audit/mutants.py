@@ -423,7 +423,8 @@ def _of_records() -> Iterator[Mutant]:
     yield Mutant(
         "bias-left-out",
         "a region that leaves out what rows beyond the bound lack",
-        "tests/core/estimators/linear_model/test_coefficient_uncertainty.py::test_the_region_holds_the_fit_that_the_answer_names[30.0-heavy tails]",
+        "tests/core/estimators/linear_model/test_coefficient_uncertainty.py::"
+        "test_the_region_holds_the_fit_that_the_answer_names[30.0-heavy tails]",
         _put(NewtonSolver, "_bias", lambda *_: 0.0),
     )
     yield Mutant(
