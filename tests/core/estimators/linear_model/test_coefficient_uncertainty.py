@@ -165,21 +165,16 @@ def test_the_law_of_an_intercept_before_any_step_follows_the_shares_of_classes()
     np.testing.assert_allclose(start, [[0.0, 0.0, 0.0, 0.0, -3.0]], atol=1e-12)
 
 
-def test_classes_far_apart_are_told_apart_in_most_runs():
-    """Rows near the border are few, so that what is seen of them tells an intercept no better than noise.
-
-    In 4.3 % of 300 runs fewer than .95 of the rows are on their side, in 3.3 % fewer than .9.
-    """
+def test_classes_far_apart_are_told_apart_in_every_run():
+    """Rows near the border are few, so that what is seen of them tells an intercept no better than noise."""
     rng, n = np.random.default_rng(11), 2_000
     labels = np.arange(n) % 2
     x = rng.standard_normal((n, 2))
     x[:, 0] += 4.0 * (labels - 0.5)
     rows = np.column_stack([x, labels])
-    short = 0
     for _, found in fits(rows, 2.0, 60):
         scores = x @ np.array(found.coefficients) + found.intercept
-        short += np.mean((scores > 0) == labels) < 0.95
-    assert short <= binom.isf(ALARM, 60, 0.05)
+        assert np.mean((scores > 0) == labels) > 0.95
 
 
 def test_features_that_hang_together_are_warned_of():

@@ -43,13 +43,14 @@ def test_stated_errors_are_those_that_come_about(law, n, runs):
 
     A mean over the six coefficients of a run, however they hang together, is no less steady than one square;
     with four classes it is one of three contrasts, so that a run counts for three. Errors stated half as
-    large as they are have the mean square 4, and twice as large 1/4.
+    large as they are have the mean square 4, and twice as large 1/4. Of the rare class errors by noise are
+    stated almost three times as large as they are, as a curvature that is near its noise is doubted.
     """
     plan = law.plan(n, 1.0, solver="newton")
     found = measure(law, plan, runs, each=1)
     most = chi2.ppf(1 - ALARM, INDEPENDENT) / INDEPENDENT
     assert most < 2.5
-    for name, least in (("noise", 0.15), ("both", 0.3), ("true", 0.3)):
+    for name, least in (("noise", 0.1), ("both", 0.25), ("true", 0.25)):
         assert least < np.mean(getattr(found, name) ** 2) < most, name
 
 
