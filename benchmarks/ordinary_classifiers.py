@@ -2,17 +2,21 @@
 
 The textbooks work on columns scaled by their bounds: objective perturbation (Kifer et al. 2012, replace-one,
 noise by the exact Gaussian mechanism), and sixty noisy gradient steps with momentum. The base rate, without
-noise, needs no features.
+noise, needs no features. The logistic regression of diffprivlib has δ = 0 and runs in its own environment.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from math import expm1, sqrt
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
+from benchmarks.peers import call
 from benchmarks.real_table import Half, Table
 from benchmarks.report import publish, table
 from benchmarks.tables import tables
@@ -27,9 +31,14 @@ from privest.tables.columns import Column
 from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from testing.noise import ScaledNoise
 
-RUNS, EPSILONS, MOST_ROWS = 20, (0.3, 1.0, 3.0), 10_000
+RUNS, PEER_RUNS, EPSILONS, MOST_ROWS = 12, 5, (0.3, 1.0, 3.0), 10_000
 ERROR, COVERAGE = 1.1, 0.93
-HEADER = ("table", "ε", "solver", "ours", "objective", "descent", "base rate", "ratio", "coverage", "unknown")
+HEADER = (
+    *("table", "ε", "solver", "ours", "objective", "descent", "base rate", "ratio"),
+    *("coverage", "of intercept", "width", "unknown"),
+)
+_FAR = 0.99
+"""Quantile of the lengths of standardised rows to which the ideal release shortens them."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +130,29 @@ def noisy_descent(x: Array, y: Array, target: PrivacyTarget, rng: np.random.Gene
     return np.mean(later, axis=0) / longest
 
 
+def ideal_width(asked: Question, weights: Array, target: PrivacyTarget) -> Array:
+    """Return (d + 1,) standard errors of coefficients and intercept that nobody can reach without more facts.
+
+    Sampling, and the noise of one gradient at the ordinary fit with the whole budget, where its Hessian and
+    the means, deviations and lengths of the columns are known.
+
+    Args:
+        asked: the question.
+        weights: (d + 1,) of the ordinary fit, in the columns' units.
+        target: privacy.
+    """
+    mean, deviation = asked.rows.mean(axis=0), np.maximum(asked.rows.std(axis=0), 1e-9)
+    z = np.column_stack([(asked.rows - mean) / deviation, np.ones(len(asked.rows))])
+    p = expit(asked.rows @ weights[:-1] + weights[-1])
+    inverse = np.linalg.pinv((z * (p * (1 - p))[:, None]).T @ z, rcond=1e-9)
+    noise = 2 * float(np.quantile(np.linalg.norm(z, axis=1), _FAR)) / mu_for(target.epsilon, target.delta)
+    covariance = inverse + noise**2 * inverse @ inverse
+    back = np.diag(np.append(1 / deviation, 1.0))
+    back[-1, :-1] = -mean / deviation
+    found = np.sqrt(np.diag(back @ covariance @ back.T))
+    return np.where(found > 0, found, np.nan)  # nothing tells the coefficient of a constant column
+
+
 def line(asked: Question, epsilon: float, runs: int) -> list[str]:
     """Return the median log-losses of a question, and the coverage of its intervals."""
     x, y, n = asked.scaled, asked.labels, len(asked.labels)
@@ -132,7 +164,8 @@ def line(asked: Question, epsilon: float, runs: int) -> list[str]:
     records = Records(np.column_stack([asked.rows, y]), 1, recipe=shape.recipe)
     exact = fitted(x, y, 1e-3)
     exact = np.append(exact[:-1] / half, exact[-1] - exact[:-1] / half @ middle)
-    found, held, unknown = list[list[float]](), list[Array](), 0
+    ideal = ideal_width(asked, exact, target)
+    found, held, widths, unknown = list[list[float]](), list[Array](), list[Array](), 0
     for run in range(runs):
         rng = np.random.default_rng([91, run])
         gate = Gate(records, planned.statistics, planned.releases, ScaledNoise(seed=[92, run]))
@@ -142,7 +175,9 @@ def line(asked: Question, epsilon: float, runs: int) -> list[str]:
         others = (objective_perturbation(x, y, target, rng), noisy_descent(x, y, target, rng))
         found.append([_loss(each, x, y) for each in (back, *others)])
         sampling = 0.0 if answer.sampling is None else answer.sampling.standard_errors
-        held.append(np.abs(own - exact) <= 1.96 * np.hypot(answer.noise.standard_errors, sampling))
+        errors = np.hypot(answer.noise.standard_errors, sampling)
+        held.append(np.abs(own - exact) <= 1.96 * errors)
+        widths.append(errors / ideal)
         assert answer.uncertainty is not None
         unknown += any("unknown" in said for said in answer.uncertainty.warnings)
     share = float(y.mean())
@@ -150,42 +185,69 @@ def line(asked: Question, epsilon: float, runs: int) -> list[str]:
     ours, *rest = np.median(found, axis=0).tolist()
     ratio = ours / min(*rest, base)
     losses = (f"{each:.3f}" for each in (ours, *rest, base))
-    numbers = (f"{ratio:.2f}", f"{np.mean(held):.2f}", f"{unknown / runs:.2f}")
+    coverage = (f"{np.mean(held):.3f}", f"{np.mean(np.array(held)[:, -1]):.2f}")
+    numbers = (f"{ratio:.2f}", *coverage, f"{np.nanmedian(widths):.2g}", f"{unknown / runs:.2f}")
     return [asked.name, f"{epsilon:g}", planned.solver, *losses, *numbers]
 
 
-def lines(half: Half, runs: int = RUNS) -> list[list[str]]:
-    """Return the lines of a half."""
+def questions(half: Half) -> list[tuple[Question, float]]:
+    """Return the questions of a half, and the ε of each."""
+    return [(Question.of(shown), each) for shown in tables(half, labelled=True) for each in EPSILONS]
 
-    def asked() -> Iterator[tuple[Question, float]]:
-        for shown in tables(half, labelled=True):
-            for epsilon in EPSILONS:
-                yield Question.of(shown), epsilon
 
+def lines(asked: Sequence[tuple[Question, float]], runs: int = RUNS) -> list[list[str]]:
+    """Return the line of each question."""
     with ProcessPoolExecutor(2) as pool:
-        waiting = [pool.submit(line, question, epsilon, runs) for question, epsilon in asked()]
+        waiting = [pool.submit(line, question, epsilon, runs) for question, epsilon in asked]
         return [each.result() for each in waiting]
+
+
+def diffprivlib(asked: Sequence[tuple[Question, float]]) -> tuple[str, list[str]]:
+    """Return its version, and its median log-loss of each question."""
+    with TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{at}.npz" for at in range(len(asked))]
+        for path, (question, epsilon) in zip(paths, asked, strict=True):
+            x = question.scaled[:, :-1]
+            np.savez(path, x=x, y=question.labels, epsilon=epsilon, runs=PEER_RUNS)
+        told: dict[str, Any] = call("classifiers.py", *paths)
+    found = [
+        float(np.median([_loss(np.array(each), question.scaled, question.labels) for each in fits]))
+        for (question, _), fits in zip(asked, told["found"], strict=True)
+    ]
+    return told["version"], [f"{each:.3f}" for each in found]
 
 
 def main() -> None:
     """Measure both halves, and publish them."""
-    told: list[str] = []
+    told, version = list[str](), ""
+    at = HEADER.index("ratio")
+    header = (*HEADER[:at], "diffprivlib", *HEADER[at:])
     for half, title in (
         ("TUNE", "Constants were chosen on these"),
         ("FINAL", "Constants were chosen on others"),
     ):
-        measured = lines(half)
-        missing = sum(float(each[7]) > ERROR for each in measured)
+        asked = questions(half)
+        measured = lines(asked)
+        version, theirs = diffprivlib(asked)
+        missing = sum(float(each[at]) > ERROR for each in measured)
+        short = [each for each in measured if float(each[at + 1]) < COVERAGE]
         told.append(
-            f"### {title}\n\n{missing} of {len(measured)} ratios exceed {ERROR}.\n\n{table(HEADER, measured)}"
+            f"### {title}\n\n{missing} of {len(measured)} ratios exceed {ERROR}; {len(short)} coverages are "
+            f"below {COVERAGE}, {sum(float(each[-1]) < 1 for each in short)} of them where some answers do not "
+            f"warn."
+            f"\n\n{table(header, [[*m[:at], d, *m[at:]] for m, d in zip(measured, theirs, strict=True)])}"
         )
     body = f"""
 Median log-loss in {RUNS} runs a line, δ = n^-1.5, at most {MOST_ROWS:,} rows; of several classes the first
 half is one. *Objective* is objective perturbation and *descent* sixty noisy gradient steps, both on columns
-scaled by their declared bounds; the base rate has no noise. *Ratio* is ours over the best of the three; its
-target is {ERROR}. *Coverage* is that of 95 % intervals by noise and sampling, of the coefficients of the
-ordinary logistic regression of the same rows; its target is {COVERAGE} where answers do not say that
-coefficients are unknown. *Unknown* is the share of answers that say so of some.
+scaled by their declared bounds; the base rate has no noise. *Ratio* is ours over the best of these three; its
+target is {ERROR}. *diffprivlib* is version {version}, with its defaults on the same columns, δ = 0, and {PEER_RUNS}
+runs. *Coverage* is that of 95 % intervals by noise and sampling, of the coefficients and the
+intercept of the ordinary logistic regression of the same rows; its target is {COVERAGE} where answers do not
+say that coefficients are unknown. *Of intercept* is that of the intercept alone. *Width* is the median width
+of intervals over the ideal: sampling, and the noise of one gradient at the fit itself with the whole budget,
+for an analyst who knows its Hessian and the spread of all columns. *Unknown* is the share of answers that say
+that some coefficients are unknown.
 
 {chr(10).join(told)}
 """

@@ -296,9 +296,11 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
         feature_map, unseen = _adapted(feature_map, found, planned.shape), found.hidden
         warnings = found.warnings
     fit = solver.run(releases[: len(releases) - planned.informs], gate, feature_map)
-    fit = replace(fit, unseen=unseen, warnings=warnings + fit.warnings)
+    fit = replace(fit, unseen=unseen)
     if planned.informs:
         fit = replace(fit, sampling=_sampling(planned, fit, releases[-1], gate))
+    # First what no interval covers: a column whose unit is unknown.
+    uncertainty = replace(fit.uncertainty, warnings=warnings + fit.uncertainty.warnings)
     coefficients, intercept = fit.feature_map.original(fit.weights)
     if len(planned.shape.classes) == 2:
         coefficients, intercept = coefficients[0], intercept[0]
@@ -309,7 +311,7 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
         _spread(fit, fit.stated),
         None if fit.sampling is None else _spread(fit, fit.sampling),
         curvature=fit.curvature,
-        uncertainty=fit.uncertainty,
+        uncertainty=uncertainty,
     )
 
 

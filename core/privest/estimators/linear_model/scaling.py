@@ -42,8 +42,9 @@ _USUAL_BOUND = 1.5
 
 
 _HIDDEN = (
-    "the noise hides how far the values of {names} spread within their bounds, and their coefficients are "
-    "unknown: declare closer low and high, or ask with more records or a larger epsilon"
+    "the coefficients of {names} are unknown, and they and the intercept may be far outside their intervals: "
+    "the noise hides how far these values spread within their bounds; declare closer low and high, or ask "
+    "with more records or a larger epsilon"
 )
 
 
