@@ -29,6 +29,7 @@ from privest.privacy.gate import Gate
 from privest.records import Records
 from privest.tables.columns import Column
 from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
+from privest.tables.recipe import Truths
 from testing.noise import ScaledNoise
 
 RUNS, PEER_RUNS, EPSILONS, MOST_ROWS = 12, 5, (0.3, 1.0, 3.0), 10_000
@@ -149,7 +150,7 @@ def ideal_width(asked: Question, weights: Array, target: PrivacyTarget) -> Array
     covariance = inverse + noise**2 * inverse @ inverse
     back = np.diag(np.append(1 / deviation, 1.0))
     back[-1, :-1] = -mean / deviation
-    found = np.sqrt(np.diag(back @ covariance @ back.T))
+    found = np.sqrt(np.maximum(np.diag(back @ covariance @ back.T), 0.0))
     return np.where(found > 0, found, np.nan)  # nothing tells the coefficient of a constant column
 
 
@@ -165,7 +166,7 @@ def line(asked: Question, epsilon: float, runs: int) -> list[str]:
     exact = fitted(x, y, 1e-3)
     exact = np.append(exact[:-1] / half, exact[-1] - exact[:-1] / half @ middle)
     ideal = ideal_width(asked, exact, target)
-    found, held, widths, unknown = list[list[float]](), list[Array](), list[Array](), 0
+    found, held, widths, unknown = list[list[float]](), list[Truths](), list[Array](), 0
     for run in range(runs):
         rng = np.random.default_rng([91, run])
         gate = Gate(records, planned.statistics, planned.releases, ScaledNoise(seed=[92, run]))
@@ -222,10 +223,11 @@ def main() -> None:
     told, version = list[str](), ""
     at = HEADER.index("ratio")
     header = (*HEADER[:at], "diffprivlib", *HEADER[at:])
-    for half, title in (
-        ("TUNE", "Constants were chosen on these"),
-        ("FINAL", "Constants were chosen on others"),
-    ):
+    halves: dict[Half, str] = {
+        "TUNE": "Constants were chosen on these",
+        "FINAL": "Constants were chosen on others",
+    }
+    for half, title in halves.items():
         asked = questions(half)
         measured = lines(asked)
         version, theirs = diffprivlib(asked)
@@ -233,16 +235,16 @@ def main() -> None:
         short = [each for each in measured if float(each[at + 1]) < COVERAGE]
         told.append(
             f"### {title}\n\n{missing} of {len(measured)} ratios exceed {ERROR}; {len(short)} coverages are "
-            f"below {COVERAGE}, {sum(float(each[-1]) < 1 for each in short)} of them where some answers do not "
-            f"warn."
+            f"below {COVERAGE}, {sum(float(each[-1]) < 1 for each in short)} of them where some answers "
+            f"do not warn."
             f"\n\n{table(header, [[*m[:at], d, *m[at:]] for m, d in zip(measured, theirs, strict=True)])}"
         )
     body = f"""
 Median log-loss in {RUNS} runs a line, δ = n^-1.5, at most {MOST_ROWS:,} rows; of several classes the first
 half is one. *Objective* is objective perturbation and *descent* sixty noisy gradient steps, both on columns
 scaled by their declared bounds; the base rate has no noise. *Ratio* is ours over the best of these three; its
-target is {ERROR}. *diffprivlib* is version {version}, with its defaults on the same columns, δ = 0, and {PEER_RUNS}
-runs. *Coverage* is that of 95 % intervals by noise and sampling, of the coefficients and the
+target is {ERROR}. *diffprivlib* is version {version}, with its defaults on the same columns, δ = 0, and
+{PEER_RUNS} runs. *Coverage* is that of 95 % intervals by noise and sampling, of the coefficients and the
 intercept of the ordinary logistic regression of the same rows; its target is {COVERAGE} where answers do not
 say that coefficients are unknown. *Of intercept* is that of the intercept alone. *Width* is the median width
 of intervals over the ideal: sampling, and the noise of one gradient at the fit itself with the whole budget,
