@@ -40,8 +40,12 @@ _SCALE_SHARES = (0.04, 0.08)
 _SCALE, _INTERCEPT = 0.5, 0.5
 """Standard deviation before these steps of the scale, over that of the last iterate, and of the intercept."""
 
-_LEAST = 0.1
-"""Part of the weights of features that is left in any case."""
+_LEAST = 0.8
+"""Part of the weights of features that is left in any case, before their scale is looked for: with less an
+uncertain intercept decides sides that their direction tells."""
+
+_MOST_LABELS = 0.1
+"""Most of ε or of μ² for the number of records of each class, as an intercept decides few sides."""
 
 _INTERCEPT_VARIANCE = 16.0
 """Variance of an intercept before anything is known."""
@@ -56,8 +60,8 @@ class ClippedSolver:
     below 1 makes the loss bounded in slope, so that few rows have much to say, and needs the less noise.
 
     The intercept starts at the log odds of the classes, whose numbers are released first. In the end weights
-    of features are drawn to 0 by what the noise alone has of their length, so that where it rules the answer
-    is about the share of each class.
+    of features are drawn to 0 by what the noise alone has of their length, by a fifth at most, and of two
+    classes two cheap steps look for the scale of them and the intercept.
 
     Attributes:
         shape: public facts of the data.
@@ -105,9 +109,10 @@ class ClippedSolver:
             ValueError: float64 cannot carry this privacy.
         """
         allowed, loss, scale = self.budget, self.loss, CurvedGradient(2, 2)
-        rest = 1.0 - labels_share(allowed) - sum(self._scale_shares)
+        labels = min(labels_share(allowed), _MOST_LABELS)
+        rest = 1.0 - labels - sum(self._scale_shares)
         return (
-            allowed.release(self.labels, "labels", 1.0, share=labels_share(allowed)),
+            allowed.release(self.labels, "labels", 1.0, share=labels),
             allowed.release(loss, "gradient", _CLIP, share=rest, count=self.steps),
             *(allowed.release(scale, "curved", scale.longest, share=each) for each in self._scale_shares),
         )
@@ -161,7 +166,7 @@ class ClippedSolver:
     def _shortened(weights: Array, features: int) -> Array:
         """Return weights of which those of features lack what the noise has of their length.
 
-        A tenth is left in any case, as their direction may tell classes apart.
+        Most is left in any case, as their direction may tell classes apart.
         """
         own = weights[:, :features]
         factor = 1.0 - own.size * NOISE**2 / max(float(np.sum(own**2)), 1e-300)
