@@ -41,8 +41,8 @@ _SCALE, _INTERCEPT = 0.5, 0.5
 """Standard deviation before these steps of the scale, over that of the last iterate, and of the intercept."""
 
 _LEAST = 0.8
-"""Part of the weights of features that is left in any case, before their scale is looked for: with less an
-uncertain intercept decides sides that their direction tells."""
+"""Part of the weights of features that is left in any case, before their scale is looked for, where classes
+are even: with less an uncertain intercept decides sides that their direction tells."""
 
 _MOST_LABELS = 0.1
 """Most of ε or of μ² for the number of records of each class, as an intercept decides few sides."""
@@ -60,7 +60,7 @@ class ClippedSolver:
     below 1 makes the loss bounded in slope, so that few rows have much to say, and needs the less noise.
 
     The intercept starts at the log odds of the classes, whose numbers are released first. In the end weights
-    of features are drawn to 0 by what the noise alone has of their length, by a fifth at most, and of two
+    of features are drawn to 0 by what the noise alone has of their length, of even classes by a fifth at most, and of two
     classes two cheap steps look for the scale of them and the intercept.
 
     Attributes:
@@ -132,7 +132,7 @@ class ClippedSolver:
             noisy = gate.mean(Classifier(feature_map, weights))
             weights = weights + step * noisy.reshape(weights.shape)
         found = weights.reshape(-1, feature_map.size)
-        shortened = self._shortened(found, len(feature_map.mean))
+        shortened = self._shortened(found, len(feature_map.mean), shares)
         found = self._scaled(found, shortened, scaling, gate, feature_map) if scaling else shortened
         noise = NOISE**2 * np.eye(feature_map.size)
         unseen = self._unseen(feature_map)
@@ -163,14 +163,16 @@ class ClippedSolver:
         return weights
 
     @staticmethod
-    def _shortened(weights: Array, features: int) -> Array:
+    def _shortened(weights: Array, features: int, shares: Array) -> Array:
         """Return weights of which those of features lack what the noise has of their length.
 
-        Most is left in any case, as their direction may tell classes apart.
+        Of even classes most is left in any case, as their direction may tell them apart. Where one class has
+        nearly all records its share alone says nearly all, and noise would only spoil that.
         """
+        even = (1.0 - float(shares @ shares)) * len(shares) / (len(shares) - 1)
         own = weights[:, :features]
         factor = 1.0 - own.size * NOISE**2 / max(float(np.sum(own**2)), 1e-300)
-        return np.hstack([max(factor, _LEAST) * own, weights[:, features:]])
+        return np.hstack([max(factor, _LEAST * even) * own, weights[:, features:]])
 
     @staticmethod
     def _scaled(

@@ -207,6 +207,11 @@ class NewtonSolver:
             moved = sqrt(float(np.sum((way @ moment.clean) * way)) / len(way))
             at = at + min(1.0, _FURTHEST / max(moved, 1e-300)) * (belief.mean - at)
         assert belief is not None  # noqa: S101 - there are steps
+        if np.any(shares < _SEEN * counted.deviation):
+            # Of a class whose records noise hides steps tell nothing but noise: its share is the answer.
+            undone = (belief.mean - start).ravel()
+            unsure = belief.covariance + np.outer(undone, undone)
+            belief = replace(belief, mean=start, covariance=unsure)
         return self._fit(belief, moment, feature_map, gate.share * self.budget.n, shares, counted.deviation)
 
     def _first_guess(
