@@ -40,10 +40,6 @@ _SCALE_SHARES = (0.04, 0.08)
 _SCALE, _INTERCEPT = 0.5, 0.5
 """Standard deviation before these steps of the scale, over that of the last iterate, and of the intercept."""
 
-_LEAST = 0.8
-"""Part of the weights of features that is left in any case, before their scale is looked for, where classes
-are even: with less an uncertain intercept decides sides that their direction tells."""
-
 _MOST_LABELS = 0.1
 """Most of ε or of μ² for the number of records of each class, as an intercept decides few sides."""
 
@@ -60,7 +56,7 @@ class ClippedSolver:
     below 1 makes the loss bounded in slope, so that few rows have much to say, and needs the less noise.
 
     The intercept starts at the log odds of the classes, whose numbers are released first. In the end weights
-    of features are drawn to 0 by what the noise alone has of their length, of even classes by a fifth at most, and of two
+    of features are drawn to 0 by what the noise alone has of their length, the less the more even classes are, and of two
     classes two cheap steps look for the scale of them and the intercept.
 
     Attributes:
@@ -166,13 +162,13 @@ class ClippedSolver:
     def _shortened(weights: Array, features: int, shares: Array) -> Array:
         """Return weights of which those of features lack what the noise has of their length.
 
-        Of even classes most is left in any case, as their direction may tell them apart. Where one class has
-        nearly all records its share alone says nearly all, and noise would only spoil that.
+        Of even classes all is left, as an uncertain intercept would decide sides that their direction tells.
+        Where one class has nearly all records its share says nearly all, and noise would only spoil that.
         """
         even = (1.0 - float(shares @ shares)) * len(shares) / (len(shares) - 1)
         own = weights[:, :features]
         factor = 1.0 - own.size * NOISE**2 / max(float(np.sum(own**2)), 1e-300)
-        return np.hstack([max(factor, _LEAST * even) * own, weights[:, features:]])
+        return np.hstack([max(factor, even) * own, weights[:, features:]])
 
     @staticmethod
     def _scaled(
