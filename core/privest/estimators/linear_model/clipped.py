@@ -56,8 +56,8 @@ class ClippedSolver:
     below 1 makes the loss bounded in slope, so that few rows have much to say, and needs the less noise.
 
     The intercept starts at the log odds of the classes, whose numbers are released first. In the end weights
-    of features are drawn to 0 by what the noise alone has of their length, the less the more even classes are, and of two
-    classes two cheap steps look for the scale of them and the intercept.
+    of features are drawn to 0 by what the noise alone has of their length, the less the more even classes
+    are. Of two classes two cheap steps then look for the scale of features and the intercept.
 
     Attributes:
         shape: public facts of the data.
