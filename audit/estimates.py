@@ -295,7 +295,7 @@ _QUESTIONS = (
         {"kind": "labelled", "features": ["a"], "label": "y", "classes": ["0", "1"], "norm_bound": 1.0},
         [1e6, 1.0],
         [0.0, 0.0],
-        {"intercept": False, "solver": "newton"},
+        {"intercept": False, "solver": "gd", "steps": 1},
         lambda estimate: estimate["coefficients"][0],
     ),
 )

@@ -53,6 +53,8 @@ from privest.estimators.subspace import (
     robust_pca,
     second_moment,
 )
+from privest.estimators.linear_model.losses.spread import LengthCounts
+from privest.estimators.linear_model.newton import NewtonSolver
 from privest.estimators.subspace import losses as subspace_losses
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.second_moment import SecondMoment
@@ -431,6 +433,13 @@ def _of_records() -> Iterator[Mutant]:
         _put(LogisticGradient, "clipped_sum", _all_classes(logistic.LogisticGradient.clipped_sum)),
     )
     yield Mutant(
+        "bias-left-out",
+        "a region that leaves out what rows beyond the bound lack",
+        "tests/core/estimators/linear_model/test_coefficient_uncertainty.py::"
+        "test_the_region_holds_the_fit_that_the_answer_names[30.0-heavy tails]",
+        _put(NewtonSolver, "_bias", lambda *_: 0.0),
+    )
+    yield Mutant(
         "labels-trusted",
         "labels in the store are taken for what the upload let in",
         "float-tampered",
@@ -628,6 +637,13 @@ def _of_errors() -> Iterator[Mutant]:
         "a Hessian that is longer than the sum's bound counts it",
         "diameter-curved-gradient",
         _put(CurvedGradient, "_hessian", lambda *given: 2 * curvature(*given)),
+    )
+    counted = LengthCounts.clipped_sum
+    yield Mutant(
+        "lengths-twice",
+        "a row that counts at two lengths",
+        "diameter-length-counts",
+        _put(LengthCounts, "clipped_sum", lambda *given: counted(*given) + np.roll(counted(*given), 1)),
     )
     free = "a look at distances that is not charged"
     yield Mutant("look-free-mean", f"{free}, of a mean", of_mean, _looks_free(frechet_mean))

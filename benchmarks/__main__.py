@@ -8,6 +8,7 @@ from importlib import import_module
 NAMES = (
     "ordinary",
     "ordinary_points",
+    "ordinary_classifiers",
     "frechet_mean",
     "planning",
     "plan_pace",

@@ -122,12 +122,10 @@ class Law:
         """
         rows, feature_map, penalty = self._many, plan.configured_solver.feature_map, plan.penalty
         weights = np.ones(len(rows))
-        if plan.looks:
+        if any(look.statistic == "spread" for look in plan.looks):
             z = (rows[:, :-1] - feature_map.mean) / feature_map.scale
             feature_map = feature_map.shifted(z.mean(axis=0), z.std(axis=0))
         if plan.solver == "newton":
-            lengths = np.linalg.norm((rows[:, :-1] - feature_map.mean) / feature_map.scale, axis=1)
-            weights = np.minimum(1.0, (feature_map.bound / lengths) ** 2)
             whole, usual = 10 * feature_map.bound, replace(feature_map, usual=sqrt(DIM))
             feature_map = replace(feature_map, bound=whole, usual=whole)
             penalty *= (feature_map.units[0] / usual.units[0]) ** 2

@@ -27,7 +27,6 @@ from privest.arrays import Array
 from privest.estimators.linear_model import classifier_score, logistic_regression
 from privest.estimators.linear_model.classifier_score import Metric, ScoreSpec
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
-from privest.estimators.linear_model.newton_planning import NewtonSolver
 from privest.metadata import LabelledMetadata
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
@@ -166,12 +165,6 @@ def fitted(name: str, bound: float = np.inf) -> Array:
     return replace(problem_of(name), bound=bound).minimiser(fitted(name))
 
 
-def bound_of(planned: LogisticPlan) -> float:
-    """The length from which on rows have less weight, if any have."""
-    solver = planned.configured_solver
-    return solver.bound if isinstance(solver, NewtonSolver) else np.inf
-
-
 @cache
 def _noise(name: str, bound: float) -> float:
     """Length of the noise that one gradient at the answer leaves in it, for μ = 1."""
@@ -207,7 +200,7 @@ def plan(of: Table, epsilon: float) -> LogisticPlan:
 def coefficients(of: Table, epsilon: float, runs: int) -> list[str]:
     """A line on the coefficients of a table."""
     planned = plan(of, epsilon)
-    bound = bound_of(planned)
+    bound = np.inf
     target, alike = fitted(of.name, bound)[:, :-1], fitted(of.name)[:, :-1]
     records = Records(np.column_stack([of.rows, of.labels.astype(float)]), threads=1)
     held, errors, radii, right = list[Array](), list[float](), list[float](), list[float]()

@@ -23,7 +23,7 @@ from privest.arrays import Array
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.estimators.linear_model.newton_planning import NewtonSolver
+from privest.estimators.linear_model.newton import NewtonSolver
 from privest.estimators.subspace.matrix_completion import MATRIX_COMPLETION, MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
 from privest.estimators.subspace.robust_pca_plan import Subspace
@@ -162,7 +162,7 @@ def classifier(shown: Table, wide: float | None, target: PrivacyTarget) -> Runs:
         assert found.uncertainty is not None
         warned += any("all but unknown" in words for words in found.uncertainty.warnings)
         if isinstance(planned.configured_solver, NewtonSolver):
-            missed = _missed(found, gate.seen, rows, labels, planned.configured_solver.bound)
+            missed = _missed(found, gate.seen, rows, labels)
             held.append(missed <= found.uncertainty.radius_95)
     return Runs(float(np.mean(right)), float(np.mean(held)) if held else None, warned / RUNS)
 
@@ -172,10 +172,9 @@ def _missed(
     seen: FeatureMap,
     rows: Array,
     labels: NDArray[np.int64],
-    bound: float,
 ) -> float:
     """Distance of an answer of `newton` from the fit that it names, of features in the units of its run."""
-    exact = Problem((rows - seen.mean) / seen.scale, labels, len(found.classes), bound).minimiser()[:, :-1]
+    exact = Problem((rows - seen.mean) / seen.scale, labels, len(found.classes)).minimiser()[:, :-1]
     answer = np.atleast_2d(found.coefficients) * seen.scale
     return float(np.linalg.norm(answer - (answer.mean(axis=0) if len(answer) > 1 else 0.0) - exact))
 

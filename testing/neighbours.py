@@ -44,7 +44,7 @@ from privest.estimators.linear_model.losses.scores import (
     RightAnswersOfEach,
     ScoreHistogram,
 )
-from privest.estimators.linear_model.losses.spread import FeatureSpread
+from privest.estimators.linear_model.losses.spread import ClassCounts, FeatureSpread, LengthCounts
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
 from privest.estimators.subspace.column_center import CenterSum
 from privest.estimators.subspace.completion_losses import CompletionGradient
@@ -421,6 +421,9 @@ def _of_labelled() -> Iterator[Case]:
     two = partial(_labelled, 2)
     spread = FeatureSpread(FEATURES)
     yield Case(spread, spread.longest, two, lambda _: _PLAIN, (_RECORD, 0))
+    for counts in (LengthCounts(), ClassCounts(2)):
+        yield Case(counts, 1.0, two, lambda _: _PLAIN, (_RECORD, 0))
+    yield Case(ClassCounts(3), 1.0, partial(_labelled, 3), lambda _: _PLAIN, (_RECORD, 0))
     scored = (_RECORD, _RECORD)
     for statistic in (RightAnswers(), ScoreHistogram(np.linspace(-2.0, 2.0, 5))):
         yield Case(statistic, 1.0, two, lambda free: LinearScores(free[:-1], free[-1]), scored)

@@ -407,9 +407,9 @@ class Estimates(ABC):
                 stands for an indicator of every category but its reference. Single ones are named
                 as `species=Adelie`, those of several categories together as
                 `species=Adelie|Gentoo`, and those of gaps as `sex missing`; a list; optional.
-            solver: `newton` (noisy moments, then noisy gradients and Hessians if there are records
-                enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy
-                ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which
+            solver: `newton` (noisy gradients and Hessians, which also tell how far off coefficients
+                are), `clipped` (descent on clipped gradients, for much noise), or a descent: `gd`,
+                `hb` (heavy ball), `nag` (Nesterov), `masg` (in stages of shrinking steps), of which
                 `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by
                 the bound on their error, and `hb-opt` chooses its momentum by it; by default
                 `newton` for two classes of records enough, else `clipped`. With another loss than
@@ -428,9 +428,10 @@ class Estimates(ABC):
                 whole number at least 1; optional.
             intercept: whether there is one; True or False; by default True.
             standardisation: of features, by the schema's `mean` and `scale`; `private` takes these
-                for the middle and half the width of bounds, and a fifth of the budget to find
-                better ones; by default `private` on a table, whose columns may lack `low` and
-                `high`, where the noise allows it, else `public`; one of public, private; optional.
+                for the middle and half the width of bounds, and 15 % of the budget to find how far
+                features spread within them, or 35 % where columns of a table lack `low` or `high`;
+                by default `private` on a table where the noise allows it, else `public`; one of
+                public, private; optional.
             sampling_errors: learn what the sampling of rows adds to the errors: with `newton` that
                 is known in any case, of other solvers it takes a fifth of the budget; True or
                 False; by default False.

@@ -359,7 +359,7 @@ class Candidate(Model):
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy gradients and Hessians, which also tell how far off coefficients are), `clipped` (descent on clipped gradients, for much noise), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
@@ -385,7 +385,7 @@ class Candidate(Model):
         Literal['public', 'private'] | None, Field(title='Standardisation')
     ] = None
     """
-    of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half the width of bounds, and a fifth of the budget to find better ones; by default `private` on a table, whose columns may lack `low` and `high`, where the noise allows it, else `public`
+    of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half the width of bounds, and 15 % of the budget to find how far features spread within them, or 35 % where columns of a table lack `low` or `high`; by default `private` on a table where the noise allows it, else `public`
     """
     sampling_errors: Annotated[bool | None, Field(title='Sampling Errors')] = False
     """
@@ -3371,13 +3371,13 @@ class LogisticRegressionEstimate(Model):
     """
     The private classifier, for features in the units in which they were uploaded.
 
-    Its errors are about what `uncertainty.of` names. Of `newton` that is a fit in which records far out
-    count less, and errors cover the noise and steps that did not arrive, by what was released; of
-    `clipped` the noise, and beside it an assumption in place of a measurement; of descents bounds on the
-    noise and on what is left to descend; of `escape` and `spider` what the noise of the steps added, of
-    the latter those since it last left a saddle point. The small batches of `spider` err by sampling more
-    than all records do, which is in no error. Scores of the losses `sigmoid` and `savage` tell sides and
-    no chances.
+    Its errors are about what `uncertainty.of` names. Those of `newton` are about the ordinary logistic
+    regression of these records, and cover the noise, steps that did not arrive and the few records beyond
+    the bound on lengths, by what was released. Those of `clipped` cover the noise and an assumption in place
+    of a measurement; those of descents bounds on the noise and on what is left to descend; those of `escape`
+    and `spider` the noise of the steps, of the latter those since it last left a saddle point. The small
+    batches of `spider` err by sampling more than all records do, which is in no error. Scores of the losses
+    `sigmoid` and `savage` tell sides and no probabilities.
     """
 
     coefficients: Annotated[
@@ -4782,7 +4782,7 @@ class LogisticRegressionPlanRequest(Model):
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy gradients and Hessians, which also tell how far off coefficients are), `clipped` (descent on clipped gradients, for much noise), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
@@ -4808,7 +4808,7 @@ class LogisticRegressionPlanRequest(Model):
         Literal['public', 'private'] | None, Field(title='Standardisation')
     ] = None
     """
-    of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half the width of bounds, and a fifth of the budget to find better ones; by default `private` on a table, whose columns may lack `low` and `high`, where the noise allows it, else `public`
+    of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half the width of bounds, and 15 % of the budget to find how far features spread within them, or 35 % where columns of a table lack `low` or `high`; by default `private` on a table where the noise allows it, else `public`
     """
     sampling_errors: Annotated[bool | None, Field(title='Sampling Errors')] = False
     """
@@ -4862,7 +4862,7 @@ class LogisticRegressionRequest(Model):
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy gradients and Hessians, which also tell how far off coefficients are), `clipped` (descent on clipped gradients, for much noise), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
@@ -4888,7 +4888,7 @@ class LogisticRegressionRequest(Model):
         Literal['public', 'private'] | None, Field(title='Standardisation')
     ] = None
     """
-    of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half the width of bounds, and a fifth of the budget to find better ones; by default `private` on a table, whose columns may lack `low` and `high`, where the noise allows it, else `public`
+    of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half the width of bounds, and 15 % of the budget to find how far features spread within them, or 35 % where columns of a table lack `low` or `high`; by default `private` on a table where the noise allows it, else `public`
     """
     sampling_errors: Annotated[bool | None, Field(title='Sampling Errors')] = False
     """

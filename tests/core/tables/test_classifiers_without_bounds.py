@@ -47,7 +47,7 @@ def answered(spec, shape, own, seed, target=TARGET):
     return found.in_columns(shape.recipe, plan.expected_error)
 
 
-@pytest.mark.parametrize("wide", [None, 1.0, 1000.0])
+@pytest.mark.parametrize("wide", [None, 1.0, 10.0])
 def test_coefficients_are_found_whatever_the_columns_units(wide):
     """Noise has fixed seeds. Of ten other sets of runs none held fewer than 70 of 80, or was .24 off."""
     held, shape = 0, table(N, wide)
@@ -94,7 +94,7 @@ def test_the_price_of_finding_is_what_it_leaves_of_the_noise(delta):
     )
     assert plain.finding is None
     assert finding.finding.times == pytest.approx(more / noise, rel=1e-6)
-    assert finding.finding.share == pytest.approx(0.2, rel=1e-6)
+    assert finding.finding.share == pytest.approx(0.15, rel=1e-6)
     assert finding.finding.rounds == len(finding.releases) - len(plain.releases)
 
 
@@ -112,7 +112,7 @@ def test_where_noise_hides_many_columns_only_those_without_bounds_are_looked_at(
     plan = LOGISTIC_REGRESSION.plan(
         LogisticSpec(), metadata_for(LabelledMetadata, table, TableChoice(label="left")), TARGET
     )
-    assert plan.scales.names == ("open",)
+    assert plan.scaling.open_columns.names == ("open",)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0])

@@ -128,7 +128,7 @@ class Belief:
         return inverse @ (n * self.bent + self.prior) @ inverse
 
 
-def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belief:
+def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence], bias: float = 0.0) -> Belief:
     """What is believed after some evidence about one loss, all with the same units.
 
     At a point a the gradient is g = (H − E)(b − a) + ν for the answer b, one Hessian H that is pooled of all
@@ -141,6 +141,7 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
         start: (columns, size) mean before any evidence.
         prior: the law about it.
         evidence: at least one piece.
+        bias: standard deviation, in each coordinate, of what all gradients lack alike.
     """
     columns, pooled = len(start), _Pooled.of(evidence)
     units = np.tile(evidence[0].units, columns)
@@ -150,6 +151,7 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
     own = np.array([each.deviation**2 for each in evidence])
     before = prior.precision(columns)
     mean, covariance = evidence[-1].at.ravel(), np.zeros_like(before)
+    seen = slope - (pooled.hessian - pooled.seen) / units
     gain, noisy, trust = slope, 0.0, np.zeros(len(own))
     for _ in range(_ROUNDS):
         ways = mean / units - places
@@ -162,13 +164,13 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
         covariance = np.linalg.inv(precision).astype(np.float64)
         mean = covariance @ (before @ start.ravel() + slope.T @ (trust @ values))
         gain, noisy = covariance @ slope.T, float(noise @ trust**2)
-        before = prior.precision(columns, prior.scales(mean.reshape(start.shape) - start, covariance))
-    seen = slope - (pooled.hessian - pooled.seen) / units
+        known = np.linalg.inv(before + float(trust.sum()) * (seen.T @ seen)).astype(np.float64)
+        before = prior.precision(columns, prior.scales(mean.reshape(start.shape) - start, known))
     known = np.linalg.inv(before + float(trust.sum()) * (seen.T @ seen)).astype(np.float64)
     held = known @ before @ (mean - start.ravel())
     bent = pooled.hessian / units[:, None] / units
     noisy = noisy * (gain @ gain.T)
-    errors = known + np.outer(held, held)
+    errors = known + np.outer(held, held) + (float(trust.sum()) * bias) ** 2 * (gain @ gain.T)
     return Belief(
         mean.reshape(start.shape), errors, noisy, before, bent, prior.penalty, pooled.hides(columns)
     )
@@ -179,8 +181,8 @@ class _Pooled:
     """A Hessian by all that were released, in units of weights.
 
     Attributes:
-        hessian: with no eigenvalue below 0.
-        seen: the same with less of eigenvalues that noise may have made.
+        hessian: with no eigenvalue below the noise's standard deviation, as none of the loss is below 0.
+        seen: the same with less of eigenvalues that noise may have made, and none of those that are below 0.
         variance: of the noise on its diagonal.
         bend: square of what a Hessian leaves out of a gradient, over the square of twice the loss on the way.
     """
@@ -215,9 +217,12 @@ class _Pooled:
         weights = 1 / (noise + np.maximum(unlike, 0.0) * (noise != noise[-1]))
         weights /= weights.sum()
         values, vectors = np.linalg.eigh(last.seen.curvature + np.einsum("k,kij->ij", weights, apart))
-        values, variance = np.maximum(values, 0.0), float(weights**2 @ noise)
+        variance = float(weights**2 @ noise)
+        # Clipped at 0, a gradient would tell nothing along that direction, and the mean would fall back to
+        # where it started, however far off the gradients of all steps say that is.
+        values, shown = np.maximum(values, np.sqrt(variance)), np.maximum(values, 0.0)
         hessian = (vectors * values) @ vectors.T
-        likely = values**2 / (values**2 + variance)
+        likely = shown**2 / (shown**2 + variance)
         ways = np.array([((last.at - each.at) / last.units).ravel() for each in evidence])
         lost = np.vecdot(ways @ hessian, ways)
         shaken = both * (size + 1) / 8 * np.vecdot(ways, ways)
@@ -226,6 +231,6 @@ class _Pooled:
         # Twice the loss on the way is by the mean of both, as the last alone has next to none of a long one.
         midway = np.maximum(lost + np.vecdot(np.einsum("kij,kj->ki", apart, ways), ways) / 2, lost / 10)
         bend = float(excess @ trust) / max(float(midway**2 @ trust), 1e-300)
-        seen = (vectors * (values * likely)) @ vectors.T
+        seen = (vectors * (shown * likely)) @ vectors.T
         bend = min(max(bend, _LEAST_BEND**2 / len(last.at)), _MOST_BEND**2)
         return cls(hessian, seen, variance, bend)

@@ -13,6 +13,10 @@ from privest.metadata import LabelledMetadata
 CONSTANT = 0.2
 """k of a classifier with an intercept: large enough to be learned, and short beside the features."""
 
+TIGHT = 0.6
+"""Length to which rows are shortened where noise rules, over the usual one: their direction is what tells
+classes apart."""
+
 
 @dataclass(frozen=True)
 class FeatureMap:
@@ -103,3 +107,24 @@ class FeatureMap:
         """(d,) by which weights are multiplied, and (size,) whose product with them is the intercept."""
         own = 1 / (self.scale * self.usual * np.hypot(1.0, self.constant))
         return own, np.append(-self.mean * own, self.last) if self.constant else -self.mean * own
+
+
+@dataclass(frozen=True)
+class ProjectedMap:
+    """The per-record map from stored rows to coordinates of their vectors along a few directions.
+
+    Attributes:
+        feature_map: what makes the vectors, at most one long; so are their coordinates.
+        directions: (size, k) orthonormal columns; public, or computed from released numbers.
+    """
+
+    feature_map: FeatureMap
+    directions: Array
+
+    last = 0.0
+
+    def features(self, rows: Array, longest: float = 1.0) -> Array:  # noqa: ARG002 - none is longer than 1
+        """Return (n, k) coordinates."""
+        return self.feature_map.features(rows) @ self.directions
+
+    labels = staticmethod(FeatureMap.labels)

@@ -1,7 +1,7 @@
 """A linear classifier as a solver leaves it, with what is known of its error."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import hypot, sqrt
 from typing import Annotated, NamedTuple
@@ -12,12 +12,16 @@ from privest.arrays import Array
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.uncertainty import Uncertainty
 from privest.options import Doc
+from privest.tables.recipe import Truths
 
 SPREAD = 0.8
 """Standard deviation of a standardised coefficient before anything is known, as on real tables."""
 
 _LARGE = 2.0
 """Standard deviation of one where an answer tells next to nothing, of its size neither."""
+
+_UNSEEN = 25.0
+"""Standard deviation of one whose feature may spread much less than its unit."""
 
 _NORMAL_95 = 1.645
 
@@ -55,6 +59,7 @@ class Fit:
         covers: whether the error covers more than the noise.
         believes: whether the error weighs what was believed of coefficients before anything was known.
         hidden: whether some class is hidden by the noise.
+        unseen: (features,) whether the noise hides how far a feature spreads, and so its coefficient.
         left: length of what steps left to go, in all weights together, beside the error.
         unknown: what no figure covers, in words.
         warnings: what the run showed that the plan could not know.
@@ -70,6 +75,7 @@ class Fit:
     covers: bool
     believes: bool = False
     hidden: bool = False
+    unseen: Truths | None = None
     left: float = 0.0
     unknown: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -78,7 +84,8 @@ class Fit:
     @property
     def uncertainty(self) -> Uncertainty:
         """The uncertainty of all standardised coefficients together, intercepts left out."""
-        error, noise = self._together(self.stated), self._together(self.noise)
+        error = self._together(replace(self, unseen=None).stated)
+        noise = self._together(self.noise)
         left = self.left * float(self.feature_map.units[0])
         moved = left + sqrt(max(error.radius**2 - noise.radius**2, 0.0)) if self.covers else None
         sampling = None if self.sampling is None else self._together(self.sampling).deviation
@@ -95,9 +102,14 @@ class Fit:
 
     def stated(self, column: int) -> Array:
         """(size, size) covariance of a column that is stated, larger where the scale is unknown."""
-        if not (self.believes and self.is_useless):
-            return self.error(column)
-        return self.error(column) * (_LARGE / SPREAD) ** 2
+        found = self.error(column)
+        if self.believes and self.is_useless:
+            found = found * (_LARGE / SPREAD) ** 2
+        if self.unseen is None:
+            return found
+        own = np.zeros(len(found))
+        own[: len(self.unseen)] = _UNSEEN * self.unseen
+        return found + np.diag((own / self.feature_map.units) ** 2)
 
     @cached_property
     def is_useless(self) -> bool:

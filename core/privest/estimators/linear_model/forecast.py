@@ -10,7 +10,7 @@ from privest.estimators.linear_model.classifier_score import accuracy_error
 from privest.estimators.linear_model.clipped import NOISE, ClippedSolver
 from privest.estimators.linear_model.escape_planning import EscapeSolver
 from privest.estimators.linear_model.fit import SPREAD, distance
-from privest.estimators.linear_model.newton_planning import NewtonSolver
+from privest.estimators.linear_model.newton import NewtonSolver
 from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.estimators.uncertainty import ExpectedError
 from privest.metadata import LabelledMetadata
@@ -21,7 +21,10 @@ from privest.privacy.mechanisms import Release
 _CURVATURE = 0.8
 """Curvature of the loss over that at even chances, in a favourable case: of scores that are not far apart."""
 
-_LARGE = 4.0
+_FURTHER = 2.0
+"""Bound on the length of features that a run finds, over the usual length, in a favourable case."""
+
+_LARGE = 5.0
 """Root mean square of coefficients in an unfavourable case: what features share tells classes apart."""
 
 _ORDER = "standardised coefficients are of the order of one"
@@ -93,11 +96,8 @@ def _variances(solver: LinearSolver, releases: Sequence[Release], classes: int) 
     unseen = SPREAD**2
     if isinstance(solver, NewtonSolver):
         curved = [release.deviation for release in releases if release.statistic == "curved"]
-        if not curved:
-            by_noise = releases[-1].deviation ** 2 / unit
-            return unseen, unseen + min(by_noise, unseen) + _LARGE**2, f"{_ORDER}; moments alone are released"
         even = 0.25 if classes == 2 else 1 / classes
-        noise = curved[-1] ** 2 / unit / (_CURVATURE * even) ** 2
+        noise = (_FURTHER * curved[-1]) ** 2 / unit / (_CURVATURE * even) ** 2
         known = 1 / (1 / noise + 1 / unseen)
         return known, known + _LARGE**2, _UNLIKE
     if isinstance(solver, ClippedSolver):

@@ -10,28 +10,25 @@ from scipy.special import softmax
 
 from privest.arrays import Array
 from privest.estimators.base import BasePlan, Estimator, require
-from privest.estimators.column_scales import ColumnScales
 from privest.estimators.linear_model.accelerated import DESCENTS, MOST_STEPS
+from privest.estimators.linear_model.feature_map import TIGHT, FeatureMap
 from privest.estimators.linear_model.fit import Curvature, Fit
 from privest.estimators.linear_model.forecast import CoefficientError, forecast
 from privest.estimators.linear_model.logistic_spec import LogisticSpec, Solver
 from privest.estimators.linear_model.losses.logistic import ClassMoments
-from privest.estimators.linear_model.losses.spread import FeatureSpread
-from privest.estimators.linear_model.newton import ScoreModel, mean_of
-from privest.estimators.linear_model.newton_planning import released
-from privest.estimators.linear_model.newton_start import usual_penalty
+from privest.estimators.linear_model.newton import released, usual_penalty
+from privest.estimators.linear_model.scaling import PrivateScaling, Scaled
+from privest.estimators.linear_model.score_model import ScoreModel, mean_of
 from privest.estimators.linear_model.solvers import (
     MOMENTS_SHARE,
     MOST_FEATURES,
-    STANDARDISATION_SHARE,
     LinearSolver,
     budget_of,
     configured_solver,
     default_solver,
     informs,
     require_fitting,
-    scales_to_find,
-    spread_release,
+    scaling_of,
     standardises,
 )
 from privest.estimators.linear_model.spider_planning import SpiderSolver
@@ -76,7 +73,7 @@ class LogisticPlan(BasePlan):
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
         """The statistics that the gate may sum, by the names that releases use."""
-        return _statistics(self.configured_solver, self.shape, self.scales)
+        return _statistics(self.configured_solver, self.shape, self.scaling)
 
     @cached_property
     def configured_solver(self) -> LinearSolver:
@@ -84,15 +81,15 @@ class LogisticPlan(BasePlan):
         return configured_solver(self.spec, self.shape, self.target, self.solver, self.penalty)
 
     @property
-    def scales(self) -> ColumnScales | None:
-        """The scales that the run finds first, if it looks for any."""
-        return ColumnScales.planned(self.shape.recipe, self.releases)
+    def scaling(self) -> PrivateScaling | None:
+        """What the run first finds out about the features, if anything."""
+        return scaling_of(self.spec, self.shape, self.target, self.solver)
 
     @property
     def looks(self) -> tuple[Release, ...]:
-        """The histograms by which these are found, or the spread of features within their bounds."""
-        first = self.releases[:1] if self.releases[0].statistic == "spread" else ()
-        return self.scales.looks(self.releases) if self.scales else first
+        """The releases by which it does."""
+        scaling = self.scaling
+        return self.releases[: len(scaling.releases())] if scaling else ()
 
     @property
     def informs(self) -> bool:
@@ -117,13 +114,13 @@ class Spread:
 class LogisticRegression(Answer):
     """The private classifier, for features in the units in which they were uploaded.
 
-    Its errors are about what `uncertainty.of` names. Of `newton` that is a fit in which records far out
-    count less, and errors cover the noise and steps that did not arrive, by what was released; of
-    `clipped` the noise, and beside it an assumption in place of a measurement; of descents bounds on the
-    noise and on what is left to descend; of `escape` and `spider` what the noise of the steps added, of
-    the latter those since it last left a saddle point. The small batches of `spider` err by sampling more
-    than all records do, which is in no error. Scores of the losses `sigmoid` and `savage` tell sides and
-    no chances.
+    Its errors are about what `uncertainty.of` names. Those of `newton` are about the ordinary logistic
+    regression of these records, and cover the noise, steps that did not arrive and the few records beyond
+    the bound on lengths, by what was released. Those of `clipped` cover the noise and an assumption in place
+    of a measurement; those of descents bounds on the noise and on what is left to descend; those of `escape`
+    and `spider` the noise of the steps, of the latter those since it last left a saddle point. The small
+    batches of `spider` err by sampling more than all records do, which is in no error. Scores of the losses
+    `sigmoid` and `savage` tell sides and no probabilities.
     """
 
     coefficients: Annotated[
@@ -194,15 +191,12 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
     warnings = _warnings(shape)
     if isinstance(configured, SpiderSolver):
         warnings += configured.planned.warnings
-    budget, scales = budget_of(spec, shape, target), None
-    if spec.standardisation == "private":
-        scales = scales_to_find(spec, shape, target)
-        looks = scales.releases(budget, STANDARDISATION_SHARE) if scales else ()
-        releases = [*(looks or (spread_release(spec, shape, target),)), *releases]
+    budget, scaling = budget_of(spec, shape, target), scaling_of(spec, shape, target, solver)
+    releases = [*(scaling.releases() if scaling else ()), *releases]
     if informs(spec, solver):
         moments = _moments(configured, shape)
         releases.append(budget.release(moments, "moments", moments.longest, share=MOMENTS_SHARE))
-    statistics = _statistics(configured, shape, scales)
+    statistics = _statistics(configured, shape, scaling)
     return LogisticPlan(
         **certified(releases, statistics, target, shape.n, warnings),
         shape=shape,
@@ -211,7 +205,7 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
         spec=spec,
         releases=tuple(releases),
         expected_error=expected,
-        why=_why(asked, solver) + _why_standardised(asked, spec, scales),
+        why=_why(asked, solver) + _why_standardised(asked, spec),
     )
 
 
@@ -225,11 +219,11 @@ def _usual_penalty(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver) 
 
 
 def _statistics(
-    solver: LinearSolver, shape: LabelledMetadata, scales: ColumnScales | None
+    solver: LinearSolver, shape: LabelledMetadata, scaling: PrivateScaling | None
 ) -> dict[str, AnyStatistic]:
     """The statistics that the gate may sum, by name; `newton` has moments of its own."""
-    own: dict[str, AnyStatistic] = {"spread": FeatureSpread(shape.dim), "moments": _moments(solver, shape)}
-    return (scales.statistics if scales else {}) | own | solver.statistics
+    own: dict[str, AnyStatistic] = {"moments": _moments(solver, shape)}
+    return (scaling.statistics if scaling else {}) | own | solver.statistics
 
 
 def _moments(solver: LinearSolver, shape: LabelledMetadata) -> ClassMoments:
@@ -292,34 +286,27 @@ def _why(spec: LogisticSpec, solver: Solver) -> str:
     return "clipped: a second moment would be mostly noise, and few long steps find more"
 
 
-def _why_standardised(asked: LogisticSpec, spec: LogisticSpec, scales: ColumnScales | None) -> str:
+def _why_standardised(asked: LogisticSpec, spec: LogisticSpec) -> str:
     if asked == spec:
         return ""
-    if scales is not None:
-        return "; centre and scale of columns of numbers are found first, whatever their bounds"
-    return "; the table has bounds alone, and the spread of features within them is learned first"
+    return "; the spread of features within their bounds is learned first"
 
 
 def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
     """The private classifier: sees the plan and the gate's noisy answers, never a row."""
     solver, releases = planned.configured_solver, planned.releases
-    feature_map, hidden = solver.feature_map, ()
+    feature_map, unseen, warnings = solver.feature_map, None, ()
     looks, releases = planned.looks, releases[len(planned.looks) :]
-    if (scales := planned.scales) is not None:
-        found = scales.find(gate, looks)
-        hidden, columns = tuple(found.hidden(scales.names)), found.typical()
-        feature_map = replace(
-            feature_map,
-            mean=scales.among_all(columns.center, feature_map.mean),
-            scale=scales.among_all(columns.scale, feature_map.scale),
-        )
-    elif looks:
-        spread = FeatureSpread(planned.shape.dim)
-        feature_map = feature_map.shifted(*spread.parts(gate.mean(feature_map, "spread"), looks[0].deviation))
+    if (scaling := planned.scaling) is not None:
+        found = scaling.find(gate, looks, feature_map)
+        feature_map, unseen = _adapted(feature_map, found, planned.shape), found.hidden
+        warnings = found.warnings
     fit = solver.run(releases[: len(releases) - planned.informs], gate, feature_map)
-    fit = replace(fit, warnings=fit.warnings + hidden)
+    fit = replace(fit, unseen=unseen)
     if planned.informs:
         fit = replace(fit, sampling=_sampling(planned, fit, releases[-1], gate))
+    # First what no interval covers: a column whose unit is unknown.
+    uncertainty = replace(fit.uncertainty, warnings=warnings + fit.uncertainty.warnings)
     coefficients, intercept = fit.feature_map.original(fit.weights)
     if len(planned.shape.classes) == 2:
         coefficients, intercept = coefficients[0], intercept[0]
@@ -330,8 +317,15 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
         _spread(fit, fit.stated),
         None if fit.sampling is None else _spread(fit, fit.sampling),
         curvature=fit.curvature,
-        uncertainty=fit.uncertainty,
+        uncertainty=uncertainty,
     )
+
+
+def _adapted(own: FeatureMap, found: Scaled, shape: LabelledMetadata) -> FeatureMap:
+    """The map that a solver asks for, in the units and with the lengths that a run has found."""
+    if own.bound < shape.usual_length:
+        return replace(found.feature_map, bound=TIGHT * found.usual, usual=found.usual)
+    return replace(found.feature_map, usual=found.feature_map.bound)
 
 
 def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -> Callable[[int], Array]:

@@ -21,9 +21,9 @@ class LogisticSpec(Options):
     solver: Annotated[
         Solver | None,
         Option(
-            "`newton` (noisy moments, then noisy gradients and Hessians if there are records enough), "
-            "`clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` "
-            "(Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, "
+            "`newton` (noisy gradients and Hessians, which also tell how far off coefficients are), "
+            "`clipped` (descent on clipped gradients, for much noise), or a descent: `gd`, `hb` (heavy "
+            "ball), `nag` (Nesterov), `masg` (in stages of shrinking steps), of which `gd-opt`, `hb-opt`, "
             "`nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, "
             "and `hb-opt` chooses its momentum by it; by default `newton` for "
             "two classes of records enough, else `clipped`. With another loss than `logistic` it is "
@@ -53,8 +53,9 @@ class LogisticSpec(Options):
         Standardisation | None,
         Option(
             "of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half "
-            "the width of bounds, and a fifth of the budget to find better ones; by default `private` on a "
-            "table, whose columns may lack `low` and `high`, where the noise allows it, else `public`"
+            "the width of bounds, and 15 % of the budget to find how far features spread within them, or "
+            "35 % where columns of a table lack `low` or `high`; by default `private` on a table where the "
+            "noise allows it, else `public`"
         ),
     ] = None
     sampling_errors: Annotated[

@@ -1,258 +1,367 @@
-"""Newton steps of logistic regression, of noisy moments and noisy gradients."""
+"""Logistic regression by noisy Newton steps: releases, the law before any step, and the run.
 
-from dataclasses import dataclass
-from functools import cached_property
+A run begins with the number of records of each class and the second moment of the features, and takes Newton
+steps from there. Each step is a gradient and a Hessian in one release. The answer is the mean of a normal law
+given all of them: see `belief`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
-from scipy.special import expit, softmax
 
-from privest.arrays import Array, transposed
+from privest.arrays import Array
+from privest.estimators.linear_model.belief import Belief, Evidence, Prior, concluded
+from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.fit import SPREAD, Fit
+from privest.estimators.linear_model.losses.curved import Curved, CurvedGradient
+from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments
+from privest.estimators.linear_model.losses.spread import ClassCounts
+from privest.estimators.linear_model.score_model import Moment
+from privest.metadata import LabelledMetadata
+from privest.privacy.budget import PrivacyBudget
+from privest.privacy.mechanisms import NoisySum, Release
+from privest.privacy.oracle import Oracle
+from privest.privacy.statistic import AnyStatistic
 
-_DAMPING = 0.7
-"""Least eigenvalue of the moment to divide by, as a share of the noise's largest eigenvalue."""
+_LABELS_SHARE, _CLEAR = 0.05, ((0.01, 0.25), (0.04, 0.5))
+"""Least share of ε or of μ² for the number of records of each class, and the noise on a share of the records
+that is to be reached, each with the share that it may take at most."""
 
-_MATCHING = 3
-"""Steps to match moments."""
+_SHARES = (0.1, 0.02, 0.04, 0.06, 0.1, 0.18, 0.5)
+"""Shares of the moments and of each step, of what the labels leave: the first steps need only come near."""
 
-_DRAWS = 2_000
-"""Number of Gaussian scores to average over."""
+MOST_COEFFICIENTS = 1_500
+"""Most coefficients of all classes whose Hessian is released."""
 
-_WHOLE = 400
-"""Size up to which the Hessian is solved whole, in the directions along which scores vary."""
+_CONSTANT, _LEAST_CONSTANT = 0.7, 0.2
+"""Last coordinate of vectors, for the intercept, over their length: this over √d, and the least."""
 
-_FURTHEST = 2.0
-"""Root mean square by which a step may move a class's scores."""
+_HIDDEN = 0.75
+"""Power of a direction's variance that divides the variance of coefficients along it; see `before_any`."""
 
-_SURE = 1e-6
-"""Least variance of a row's label, as errors would vanish without any."""
+_INTERCEPT, _STRETCH = 0.5, 0.2
+"""Standard deviation of the intercept about the log odds of the classes: the least, and over these."""
 
-_RARE = 1e-3
-"""Least eigenvalue of the Hessian, as a share of the largest, as some class may have few rows."""
+_CLEAR_ODDS = 0.1
+"""Error of log odds below which steps may tell how far the intercept is from them."""
+
+_SEEN = 3.0
+"""Share of a class over its noise from which on its rows are seen."""
+
+_PULL = 0.5
+"""Length of a gradient that rows beyond the bound lack, over the weight that they lost."""
+
+_FURTHEST = 1.5
+"""Root mean square by which a step may move scores."""
+
+_TOGETHER = 0.05
+"""Variance along some direction of standardised features below which they are said to hang together."""
+
+_HANG_TOGETHER = (
+    "features hang together, or the noise hides that they do not: along what they share coefficients may be "
+    "much larger, and further off, than is stated"
+)
+
+_CURVATURE_HIDDEN = (
+    "the noise hides the curvature of the loss along some direction of the coefficients: how far off they "
+    "may be along it is stated as for coefficients of usual size, and larger ones may be further off"
+)
+
+_RARE = (
+    "too few records are of the class {name}, for this noise, to tell how it depends on the features: expect "
+    "its share alone to be right"
+)
+
+
+def labels_share(budget: PrivacyBudget) -> float:
+    """Return the share of a solver's budget for the number of records of each class."""
+    power = 1 if budget.pure else 2
+    needed = [min((1.0 / (budget.n * budget.whole * noise)) ** power, most) for noise, most in _CLEAR]
+    return max(_LABELS_SHARE, *needed)
+
+
+def intercept_constant(dim: int, *, intercept: bool) -> float:
+    """Return the constant that vectors of so many features have for the intercept; 0 without one.
+
+    Few features leave room for a larger one, which makes the noise on the intercept smaller.
+    """
+    return max(_CONSTANT / sqrt(dim), _LEAST_CONSTANT) if intercept else 0.0
+
+
+def usual_penalty(shape: LabelledMetadata, *, intercept: bool) -> float:
+    """Return the λ of scikit-learn's default, |b|²/(2n) of coefficients b of standardised features.
+
+    With it there is one answer for any records, also for classes that a line parts; it moves that of well
+    known coefficients by less than sampling does.
+    """
+    constant = intercept_constant(shape.dim, intercept=intercept)
+    return 1 / (2 * shape.n * shape.usual_length**2 * (1 + constant**2))
 
 
 @dataclass(frozen=True)
-class Moment:
-    """A noisy second moment of vectors at most one long, made fit to be divided by.
+class NewtonSolver:
+    """Newton's method on noisy gradients and Hessians.
 
-    Its eigenvalues are put on a simplex, as the trace is at most one. Where noise rules they are damped,
-    e to √(e² + l²), with l in proportion to the noise's largest eigenvalue.
+    Constants were chosen on the tables that are for that and on synthetic rows. All else follows from n, the
+    number of features and of classes, and the requested privacy.
 
     Attributes:
-        noisy: (size, size).
-        deviation: of the noise on an entry of the diagonal; off it, of √2 times the entry.
-        ridge: added to every eigenvalue.
+        shape: public facts of the data.
+        budget: what may be spent.
+        penalty: λ.
+        intercept: whether there is one.
     """
 
-    noisy: Array
-    deviation: float
-    ridge: float = 0.0
+    shape: LabelledMetadata
+    budget: PrivacyBudget
+    penalty: float
+    intercept: bool
 
-    @cached_property
-    def _eigen(self) -> tuple[Array, Array]:
-        values, vectors = np.linalg.eigh(self.noisy)
-        # Two standard deviations up: the trace is close to one more often than noise has it.
-        trace = float(np.sum(values)) + 2 * self.deviation * sqrt(len(values))
-        trace = min(max(trace, 0.1), 1.0)
-        return trace * on_simplex(values / trace), vectors
+    @property
+    def _columns(self) -> int:
+        """Columns of weights: one with two classes, else one for each."""
+        count = len(self.shape.classes)
+        return 1 if count == 2 else count
 
-    @cached_property
-    def clean(self) -> Array:
-        """(size, size): with the eigenvalues on the simplex."""
-        values, vectors = self._eigen
-        return (vectors * values) @ vectors.T
+    @property
+    def _size(self) -> int:
+        """Length of a row's vector."""
+        return self.shape.dim + self.intercept
 
-    @cached_property
-    def whitening(self) -> Array:
-        """(size, size): S, with S·Sᵀ the damped inverse, so that Sᵀx has about the second moment I."""
-        values, vectors = self._eigen
-        loud = _DAMPING * self.deviation * sqrt(2 * len(values))
-        return vectors / np.sqrt(np.hypot(values, loud) + self.ridge)
+    @property
+    def coefficients(self) -> int:
+        """Number of coefficients of all classes."""
+        return self._columns * self._size
 
-    @cached_property
-    def ridge_shares(self) -> Array:
-        """(size,): of what the columns of S divide by, the part that is the ridge."""
-        return np.minimum(self.ridge * np.sum(self.whitening**2, axis=0), 1 - 1e-9)
+    @property
+    def relative_noise(self) -> float:
+        """Noise on a second moment that has the whole budget: expected largest eigenvalue over their mean.
 
-    @cached_property
-    def inverse(self) -> Array:
-        """(size, size): S·Sᵀ."""
-        return self.whitening @ self.whitening.T
+        With more than two classes √(K/2) times as much, as their gradients have more coordinates.
+        """
+        allowed, size = self.budget, self._size
+        coordinates = size * (size + 1) / 2 + self._columns * size
+        single = sqrt(8.0) * (sqrt(coordinates + 1) if allowed.pure else 1.0) / (allowed.n * allowed.whole)
+        return single * sqrt(2 * size) * sqrt(max(self._columns, 2) / 2) * size
+
+    @property
+    def feature_map(self) -> FeatureMap:
+        """The map from a row to the features that the solver sees."""
+        constant = intercept_constant(self.shape.dim, intercept=self.intercept)
+        plain = FeatureMap.of(self.shape, self.shape.usual_length, intercept=self.intercept)
+        return replace(plain, constant=constant)
+
+    @property
+    def labels(self) -> ClassCounts:
+        """The statistic of the number of records of each class."""
+        return ClassCounts(len(self.shape.classes))
+
+    @property
+    def moments(self) -> ClassMoments:
+        """The statistic of the second moment."""
+        return ClassMoments(self._size, len(self.shape.classes))
+
+    @property
+    def loss(self) -> CurvedGradient:
+        """The statistic of steps."""
+        return CurvedGradient(self._size, len(self.shape.classes))
+
+    @property
+    def statistics(self) -> dict[str, AnyStatistic]:
+        """The statistics that the gate may sum, by name."""
+        return {"labels": self.labels, "moments": self.moments, "curved": self.loss}
+
+    def releases(self) -> tuple[NoisySum, ...]:
+        """Return the releases: labels, moments, and the gradient and Hessian of each step.
+
+        Raises:
+            ValueError: float64 cannot carry this privacy.
+        """
+        allowed, moments, loss = self.budget, self.moments, self.loss
+        share, *later = _SHARES
+        rest = 1.0 - labels_share(allowed)
+        return (
+            allowed.release(self.labels, "labels", 1.0, share=labels_share(allowed)),
+            allowed.release(moments, "moments", moments.longest, share=share * rest),
+            *(allowed.release(loss, "curved", loss.longest, share=each * rest) for each in later),
+        )
+
+    def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
+        """Return the weights of the map's vectors, with what is known of their error."""
+        counted, second, *steps = releases
+        shares, odds_errors = self.labels.shares(gate.mean(feature_map, "labels"), counted.deviation)
+        first, moment = released(self.moments, second, gate, feature_map, self.penalty)
+        units = feature_map.units
+        prior, start = before_any(
+            self.shape, self.penalty, moment, feature_map, shares, odds_errors, learned=self._columns == 1
+        )
+        evidence = [self._first_guess(first, moment, second.deviation, feature_map, start, shares)]
+        at = concluded(start, prior, evidence).mean
+        evidence, belief = list[Evidence](), None
+        for release in steps:
+            evidence.append(self._evidence(at, feature_map, release, gate))
+            belief = concluded(start, prior, evidence, self._bias(evidence[-1]))
+            way = (belief.mean - at) / units
+            moved = sqrt(float(np.sum((way @ moment.clean) * way)) / len(way))
+            at = at + min(1.0, _FURTHEST / max(moved, 1e-300)) * (belief.mean - at)
+        assert belief is not None  # noqa: S101 - there are steps
+        if np.any(shares < _SEEN * counted.deviation):
+            # Of a class whose records noise hides steps tell nothing but noise: its share is the answer.
+            undone = (belief.mean - start).ravel()
+            unsure = belief.covariance + np.outer(undone, undone)
+            belief = replace(belief, mean=start, covariance=unsure)
+        return self._fit(belief, moment, feature_map, gate.share * self.budget.n, shares, counted.deviation)
+
+    def _first_guess(
+        self,
+        first: Array,
+        moment: Moment,
+        deviation: float,
+        feature_map: FeatureMap,
+        start: Array,
+        shares: Array,
+    ) -> Evidence:
+        """Return gradient and Hessian where all features have the coefficient 0, by the moments alone."""
+        columns, size = first.shape
+        own = shares[1:] if columns == 1 else shares
+        middle = moment.clean[-1] / feature_map.last if feature_map.constant else np.zeros(size)
+        pull = first / (2 if columns == 1 else 1) - np.outer(own - 1 / max(columns, 2), middle)
+        if columns > 1:
+            pull = pull - pull.mean(axis=0)
+        spread = np.diag(own) - np.outer(own, own)
+        whole = (spread[:, None, :, None] * moment.clean[None, :, None, :]).reshape(columns * size, -1)
+        noise = deviation / 2 if columns == 1 else deviation
+        curved = moment.deviation * float(np.linalg.norm(spread, 2))
+        return Evidence(start, feature_map.units, Curved(pull, 0.0, whole), noise, curved)
+
+    def _evidence(self, at: Array, feature_map: FeatureMap, release: Release, gate: Oracle) -> Evidence:
+        """Return the gate's next gradient and Hessian."""
+        loss, units = self.loss, feature_map.units
+        weights = at / units
+        asked = Classifier(feature_map, weights[0] if self._columns == 1 else weights)
+        seen, deviation = loss.parts(gate.mean(asked, "curved")), release.deviation
+        return Evidence(at, units, seen, deviation, deviation / loss.curvature_weight)
+
+    def _bias(self, last: Evidence) -> float:
+        """Return how much of a gradient rows beyond the bound probably lack, by the weight they lost."""
+        noise = last.curved * self.loss.curvature_weight / self.loss.taken_weight
+        return _PULL * max(last.seen.taken, 0.0) + _PULL * noise
+
+    def _fit(
+        self,
+        belief: Belief,
+        moment: Moment,
+        feature_map: FeatureMap,
+        n: float,
+        shares: Array,
+        deviation: float,
+    ) -> Fit:
+        """Return the fit of a law of the coefficients."""
+        units, size = feature_map.units, self._size
+        sampling = belief.sampling(n)
+        rare = [
+            _RARE.format(name=name)
+            for name, share in zip(self.shape.classes, shares.tolist(), strict=True)
+            if share < _SEEN * deviation
+        ]
+        together = (_HANG_TOGETHER,) if self._hang_together(moment, feature_map) else ()
+        curvature = (_CURVATURE_HIDDEN,) if belief.hidden else ()
+
+        def of(covariance: Array) -> Callable[[int], Array]:
+            return lambda column: _block(covariance, column, size) / np.outer(units, units)
+
+        return Fit(
+            feature_map,
+            belief.mean / units,
+            error=of(belief.covariance),
+            noise=of(belief.noise),
+            sampling=of(sampling),
+            of=plain_fit(self.penalty),
+            covers=True,
+            believes=True,
+            hidden=bool(rare),
+            warnings=(*rare, *together, *curvature),
+        )
+
+    def _hang_together(self, moment: Moment, feature_map: FeatureMap) -> bool:
+        """Return whether features may hang together, by what was seen of them."""
+        least = float(np.linalg.eigvalsh(moment.noisy)[0]) - moment.deviation
+        return least / float(feature_map.units[0]) ** 2 < _TOGETHER
 
 
-class ScoreModel:
-    """The logistic loss at some weights, as if features were Gaussian: all that it takes is two moments.
+def plain_fit(penalty: float) -> str:
+    """Return the target of a fit in words."""
+    held = f"with the penalty λ = {penalty:.3g} on all but the intercept" if penalty else "without a penalty"
+    return f"the logistic regression of these records without noise, {held}"
 
-    The gradient is E[(y − p) ⊗ x] for p the softmax or the logistic function of scores Wx, and the Hessian
-    E[P ⊗ xxᵀ] for P = diag(p) − ppᵀ or p(1 − p). In whitened coordinates, across the directions along which
-    scores vary, the latter is E[P] ⊗ I; along them both are averaged over drawn scores.
+
+def before_any(
+    shape: LabelledMetadata,
+    penalty: float,
+    moment: Moment,
+    feature_map: FeatureMap,
+    shares: Array,
+    odds_errors: Array,
+    *,
+    learned: bool,
+) -> tuple[Prior, Array]:
+    """Return a law of coefficients before any step, and its mean: the log odds of the classes.
+
+    In a direction in which features hardly vary coefficients may be large. With the variance e < 1 there, as
+    the moment has it, theirs is s²/e^¾: between coefficients alike in every direction (s²) and scores alike
+    (s²/e), and nearer to these, so that little is stated with too small an error. What noise hides is taken
+    to vary as the noise does.
+
+    The intercept is near the classes' log odds l where features' mean m is zero and scores hardly vary.
+    Scores that vary stretch l, and m moves it by what coefficients come to there.
 
     Args:
-        weights: (columns, size).
-        moment: second moment of x.
-        mean: (size,) of x.
+        shape: public facts of the data.
+        penalty: λ.
+        moment: second moment of what is seen of rows.
+        feature_map: how that is seen.
+        shares: (classes,) likely shares of the classes.
+        odds_errors: (classes,) standard errors of their log odds.
+        learned: whether the steps are to tell how large coefficients are.
     """
-
-    def __init__(self, weights: Array, moment: Moment, mean: Array) -> None:
-        columns, self._whitening = len(weights), moment.whitening
-        self._kept, self._whole = np.sqrt(1 - moment.ridge_shares), moment.inverse
-        # Sᵀ is inverted through its orthogonal columns.
-        scores = weights @ (self._whitening / np.sum(self._whitening**2, axis=0))
-        leading = np.linalg.svd(scores, full_matrices=False).Vh[: max(1, _WHOLE // columns)]
-        white = mean @ self._whitening
-        self._along = np.linalg.qr(np.vstack([white, leading]).T)[0]
-        drawn = _draws(white @ self._along)
-        chances = _chances(drawn @ (scores @ self._along).T)
-        self.pull = chances.T @ drawn / _DRAWS @ self._along.T
-        """(columns, size): E[p ⊗ x], whitened."""
-        spread = _spread(chances)
-        self.spread = spread.mean(axis=0)
-        """(columns, columns): E[P]."""
-        width = drawn.shape[1]
-        outer = np.einsum("ni,nj->nij", drawn, drawn).reshape(_DRAWS, -1)
-        whole = (spread.reshape(_DRAWS, -1).T @ outer / _DRAWS).reshape(columns, columns, width, width)
-        whole = whole.transpose(0, 2, 1, 3).reshape(columns * width, -1)
-        self._across = _inverse(self.spread, columns)
-        self._within = _inverse(whole, columns).reshape(columns, width, columns, width)
-
-    def white_step(self, gradient: Array) -> Array:
-        """The step that a whitened gradient gives."""
-        inside = gradient @ self._along
-        outside = gradient - inside @ self._along.T
-        solved: Array = np.einsum("kilj,lj->ki", self._within, inside) @ self._along.T
-        solved += self._across @ outside
-        moved = float(np.linalg.norm(solved)) / sqrt(len(solved))
-        return min(1.0, _FURTHEST / max(moved, 1e-300)) * solved @ self._whitening.T
-
-    def sampling(self, column: int) -> Array:
-        """(size, size): n times a column's covariance by the sampling of n rows.
-
-        A block on the diagonal of the Hessian's inverse, of which a ridge r leaves e/(e + r) of what an
-        eigenvalue e of the moment has: gradients vary by the Hessian of the data, and steps divide by that
-        with the ridge.
-        """
-        across, within = self._blocks(column)
-        whitening = self._whitening * self._kept
-        seen = whitening @ self._along
-        return across[column] * (whitening @ whitening.T) + seen @ within[column] @ seen.T
-
-    def squared_inverse(self, column: int, noise: Array) -> Array:
-        """(size, size): what noise in the gradient leaves in a column, on average over the noise.
-
-        Args:
-            column: whose block on the diagonal of H⁻¹·(CCᵀ ⊗ I)·H⁻¹.
-            noise: C, (columns, columns).
-        """
-        across, within = self._blocks(column)
-        across, within = across @ noise, np.tensordot(noise.T, within, 1)
-        whole, seen = self._whole, self._whitening @ self._along
-        mixed = whole @ seen @ np.tensordot(across, within, 1).T @ seen.T
-        both = np.sum(within @ (seen.T @ seen) @ transposed(within), axis=0)
-        return float(across @ across) * (whole @ whole) + mixed + mixed.T + seen @ both @ seen.T
-
-    def _blocks(self, column: int) -> tuple[Array, Array]:
-        """A row of blocks of the inverse is a·S·Sᵀ + S·Q·W·Qᵀ·Sᵀ each: all a, and all W."""
-        across, width = self._across[column], self._along.shape[1]
-        return across, self._within[column].transpose(1, 0, 2) - across[:, None, None] * np.eye(width)
+    units, dim = feature_map.units, shape.dim
+    columns = 1 if len(shares) == 2 else len(shares)
+    around = moment.noisy[:dim, :dim]
+    if feature_map.constant:
+        around = around - np.outer(moment.noisy[-1, :dim], moment.noisy[-1, :dim]) / feature_map.last**2
+    values, vectors = np.linalg.eigh(around)
+    usual = 1.0 if shape.scale is not None else shape.usual_length / sqrt(dim)
+    varied = np.maximum(values, moment.deviation * sqrt(2 * dim)) / (units[0] * usual) ** 2
+    precisions = np.minimum(varied, 1.0) ** _HIDDEN * (usual / SPREAD) ** 2
+    mean = np.zeros((columns, len(units)))
+    if feature_map.constant:
+        vectors = np.pad(vectors, ((0, 1), (0, 1)))
+        vectors[-1, -1] = 1.0
+        middle = moment.clean[-1, :dim] / feature_map.last / (units[0] * usual)
+        odds = np.log(shares[1:] / shares[:1]) if columns == 1 else np.log(shares) - np.log(shares).mean()
+        own = _INTERCEPT**2 + float(np.max((_STRETCH * odds) ** 2)) + SPREAD**2 * float(middle @ middle)
+        precisions = np.append(precisions, 1 / (own + float(np.max(odds_errors) ** 2)))
+        mean[:, -1] = odds
+    ridge = 2 * penalty / replace(feature_map, usual=shape.usual_length).units ** 2
+    # A penalty on the intercept would hold back how rare a class may be.
+    ridge[dim:] = 0.0
+    # An intercept far from the log odds is only sought where these are clear: else noise would lead there.
+    clear = float(np.max(odds_errors)) < _CLEAR_ODDS
+    count = (len(units) if clear else dim) if learned else 0
+    return Prior(vectors, precisions, ridge, count), mean
 
 
-def mean_of(moment: Moment, constant: float) -> Array:
-    """(size,) mean of vectors whose last coordinate is a constant, by their noisy second moment.
-
-    Shortened by the noise's part in its length (James and Stein 1961): most means are public, and taken off.
-    Without a constant nothing is known of the mean, and it is taken for zero.
-    """
-    if not constant:
-        return np.zeros(len(moment.noisy))
-    mean = moment.clean[:, -1] / constant
-    inverse = moment.inverse[:-1, :-1]
-    own = (moment.deviation / constant) ** 2 / 2 * float(np.trace(inverse))
-    seen = float(mean[:-1] @ inverse @ mean[:-1])
-    mean[:-1] *= max(0.0, 1 - own / max(seen, 1e-300))
-    mean[-1] = constant
-    return mean
+def _block(covariance: Array, column: int, size: int) -> Array:
+    """Return a column's block on the diagonal."""
+    own = slice(column * size, (column + 1) * size)
+    return covariance[own, own]
 
 
-def matched(first: Array, moment: Moment, mean: Array, *, deviation: float) -> tuple[Array, Array]:
-    """Weights at which Gaussian features would have these moments with the labels: E[(y − p) ⊗ x] = 0.
-
-    Newton's method on the loss's model, so that nothing is asked of the data beyond its moments. Of features
-    that are not Gaussian some have no such weights, and few steps give better ones than many.
-
-    Args:
-        first: (columns, size) noisy means of z ⊗ x: z a sign, or e_y less the even mixture.
-        moment: second moment of x.
-        mean: (size,) of x.
-        deviation: of the noise on `first`.
-
-    Returns:
-        (columns, size) weights, and a C, (columns, columns), such that CCᵀ ⊗ I is no less than the covariance
-        of the noise in the gradient that they solve.
-    """
-    columns = len(first)
-    white = first @ moment.whitening
-    free = 1.0 if columns == 1 else columns - 1.0
-    own = free * deviation**2 * float(np.trace(moment.inverse))
-    length = float(np.sum(white * white))
-    white *= sqrt(length / (length + own)) if length > 0 else 1.0
-    share = 2.0 if columns == 1 else 1.0
-    target = white / share + mean @ moment.whitening / max(columns, 2)
-    weights = np.zeros_like(first)
-    for _ in range(_MATCHING):
-        model = ScoreModel(weights, moment, mean)
-        weights = weights + model.white_step(target - model.pull)
-    # E[p ⊗ x] is E[P]·W·M where x is Gaussian with the mean 0 (Stein 1981). Noise on M, of deviation s, moves
-    # rows t and u of that with the covariance s²/2·(t·u·I + u ⊗ t), in all no more than s²·TTᵀ ⊗ I.
-    turned = ScoreModel(weights, moment, mean).spread @ weights
-    directions, sizes, _ = np.linalg.svd(turned, full_matrices=False)
-    own, gained = deviation / share, moment.deviation * sizes
-    # One by one along the left singular vectors, and across them what the first moments have.
-    return weights, own * np.eye(columns) + (directions * (np.hypot(own, gained) - own)) @ directions.T
-
-
-def _draws(mean: Array) -> Array:
-    """(draws, size) of a normal law with this mean and the second moment I, which they have exactly.
-
-    They are the same whenever asked for: public, and no run's noise.
-    """
-    drawn = np.random.default_rng(5).standard_normal((_DRAWS // 2, len(mean)))
-    drawn = np.vstack([drawn, -drawn])
-    drawn = drawn @ np.linalg.inv(np.linalg.cholesky(drawn.T @ drawn / _DRAWS)).T.astype(np.float64)
-    length = min(float(np.linalg.norm(mean)), 1 - 1e-9)
-    if length > 0:
-        # Shortened along the mean, which takes its part of the second moment.
-        unit = mean / np.linalg.norm(mean)
-        drawn += np.outer((drawn @ unit) * (sqrt(1 - length**2) - 1) + length, unit)
-    return drawn
-
-
-def _chances(scores: Array) -> Array:
-    return expit(scores) if scores.shape[1] == 1 else softmax(scores, axis=1)
-
-
-def _spread(chances: Array) -> Array:
-    """(draws, columns, columns): p(1 − p), or diag(p) − ppᵀ; never quite 0, however far out scores are."""
-    count = max(chances.shape[1], 2)
-    chances = (1 - _SURE) * chances + _SURE / count
-    if chances.shape[1] == 1:
-        return (chances * (1 - chances))[..., None]
-    return np.eye(chances.shape[1]) * chances[:, None] - chances[:, :, None] * chances[:, None, :]
-
-
-def _inverse(hessian: Array, columns: int) -> Array:
-    """The inverse on contrasts of columns, as what moves all classes alike changes no probability."""
-    values, vectors = np.linalg.eigh(hessian)
-    if columns > 1:
-        parts = vectors.reshape(columns, -1, len(values))
-        vectors = (parts - parts.mean(axis=0)).reshape(vectors.shape)
-    return (vectors / np.maximum(values, _RARE * values[-1])) @ vectors.T
-
-
-def on_simplex(values: Array) -> Array:
-    """The nearest vector with entries from 0 on and the sum 1 (Held, Wolfe and Crowder 1974)."""
-    # Less the largest, which changes nothing but rounding: values may be far beyond 1.
-    values = values - np.max(values)
-    falling = np.sort(values)[::-1]
-    excess = (np.cumsum(falling) - 1.0) / np.arange(1, len(values) + 1)
-    level = excess[np.count_nonzero(falling > excess) - 1]
-    return np.maximum(values - level, 0.0)
+def released(
+    moments: ClassMoments, release: Release, gate: Oracle, feature_map: FeatureMap, penalty: float
+) -> tuple[Array, Moment]:
+    """Return the gate's next moments: (columns, size) class means, and the second moment."""
+    first, second = moments.parts(gate.mean(feature_map, "moments"))
+    return first, Moment(second, release.deviation / moments.scale, 2 * penalty * moments.factor)

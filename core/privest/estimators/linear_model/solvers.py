@@ -3,43 +3,35 @@
 from typing import cast
 
 from privest.estimators.base import require
-from privest.estimators.column_scales import ColumnScales
 from privest.estimators.linear_model.accelerated import Descent
 from privest.estimators.linear_model.clipped import ClippedSolver
 from privest.estimators.linear_model.escape_planning import EscapeSolver
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_spec import LogisticSpec, Solver
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
-from privest.estimators.linear_model.losses.spread import FeatureSpread
-from privest.estimators.linear_model.newton_planning import NewtonSolver
+from privest.estimators.linear_model.newton import MOST_COEFFICIENTS, NewtonSolver
 from privest.estimators.linear_model.nonconvex import NonconvexLoss
+from privest.estimators.linear_model.scaling import PrivateScaling
 from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.memo import memoized
 from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
-from privest.privacy.mechanisms import NoisySum
 from privest.tables.columns import listed
 
 NONCONVEX = ("escape", "spider")
 """Solvers of the other losses than `logistic`."""
 
 MOST_FEATURES = 2_000
-"""Most features of `newton`, whose release has a number for every pair of them."""
+"""Most features of a second moment, whose release has a number for every pair of them."""
 
 _MOST_CURVED = 300
 """Most features of `spider`, which adds up a Hessian for every record of a batch."""
 
-STANDARDISATION_SHARE = 0.2
-"""Share of ε or of μ² for private standardisation."""
-
-_SEEN = 0.5
-"""Noise on mean and spread of a feature, over half the width of its bounds, below which they are learned."""
-
 MOMENTS_SHARE = 0.2
 """Share of ε or of μ² for a second moment from which sampling errors follow."""
 
-_QUIET, _NEXT_TO_NONE = 0.5, 1e-3
+_QUIET, _NEXT_TO_NONE = 0.8, 1e-3
 """Noise on the second moment's eigenvalues, over their mean, below which `newton` is the default: for two
 classes, and for more. With more noise `clipped` was right more often on every table that constants are chosen
 on, and nearer in coefficients where either told them."""
@@ -59,35 +51,34 @@ def default_solver(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyT
         return "escape"
     newton = NewtonSolver(shape, budget_of(spec, shape, target), 0.0, spec.intercept)
     quiet = newton.relative_noise < (_QUIET if len(shape.classes) == 2 else _NEXT_TO_NONE)
-    return "newton" if quiet and shape.dim <= MOST_FEATURES else "clipped"
+    return "newton" if quiet and newton.coefficients <= MOST_COEFFICIENTS else "clipped"
 
 
-def scales_to_find(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> ColumnScales | None:
-    """The scales that histograms find where standardisation is private: see `ColumnScales.sought`.
+def scaling_of(
+    spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget, solver: Solver
+) -> PrivateScaling | None:
+    """Return what a run first finds out about the features, or None.
 
-    Histograms also find what fills a thousandth of its bounds, which the mean square of a `FeatureSpread`
-    does not.
+    With private standardisation these are units of the features and a bound on their length; with a public
+    one of features that have no bounds `newton` needs a bound on their length alone.
     """
-    return ColumnScales.sought(shape.recipe, budget_of(spec, shape, target), STANDARDISATION_SHARE)
+    learns = spec.standardisation == "private"
+    unbounded = solver == "newton" and shape.norm_bound is None and shape.recipe is None
+    if not learns and not unbounded:
+        return None
+    return PrivateScaling(shape, budget_of(spec, shape, target), spread=learns)
 
 
 def standardises(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> bool:
-    """Whether a run begins with what features are divided by, where the analyst does not say.
+    """Return whether a run begins with what features are divided by, where the analyst does not say.
 
-    A table has bounds, of which features may fill a small part, or none: scales are found unless the noise
+    A table has bounds, of which features may fill a small part, or none: units are found unless the noise
     hides them. Any other schema declares means and scales. `spider` sees each record once, and cannot.
     """
     if shape.recipe is None or spec.solver == "spider":
         return False
-    if scales_to_find(spec, shape, target) is not None:
-        return True
-    return spread_release(spec, shape, target).deviation < _SEEN
-
-
-def spread_release(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> NoisySum:
-    """The release of mean and spread of features within their bounds."""
-    spread, budget = FeatureSpread(shape.dim), budget_of(spec, shape, target)
-    return budget.release(spread, "spread", spread.longest, share=STANDARDISATION_SHARE)
+    scaling = PrivateScaling(shape, budget_of(spec, shape, target), spread=True)
+    return scaling.open_columns is not None or scaling.is_worth_it
 
 
 def informs(spec: LogisticSpec, solver: Solver) -> bool:
@@ -100,8 +91,9 @@ def configured_solver(
     spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget, solver: Solver, penalty: float
 ) -> LinearSolver:
     """Return a solver with its constants, on what standardisation and sampling errors leave of the budget."""
-    taken = STANDARDISATION_SHARE * (spec.standardisation == "private")
-    budget = budget_of(spec, shape, target).part(1 - taken - MOMENTS_SHARE * informs(spec, solver))
+    scaling = scaling_of(spec, shape, target, solver)
+    taken = (scaling.share if scaling else 0.0) + MOMENTS_SHARE * informs(spec, solver)
+    budget = budget_of(spec, shape, target).part(1 - taken)
     if solver == "newton":
         return NewtonSolver(shape, budget, penalty, spec.intercept)
     if solver == "clipped":
@@ -159,7 +151,8 @@ def require_fitting(
         plain or not spec.sampling_errors,
         "sampling_errors are those of the loss logistic: of others they are not known",
     )
+    columns = 1 if len(shape.classes) == 2 else len(shape.classes)
     require(
-        solver != "newton" or shape.dim <= MOST_FEATURES,
-        f"newton takes at most {MOST_FEATURES} features; the others take any number",
+        solver != "newton" or columns * (shape.dim + 1) <= MOST_COEFFICIENTS,
+        f"newton takes at most {MOST_COEFFICIENTS} coefficients of all classes; the others take any number",
     )

@@ -14,6 +14,7 @@ from privest.estimators.linear_model.losses.linear import (
     MarginLoss,
 )
 from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, GemanMcClure
+from privest.estimators.linear_model.losses.spread import NODES
 from privest.metadata import LabelledMetadata
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
@@ -112,10 +113,11 @@ def test_a_run_spends_what_was_planned_by_the_noise_that_it_drew(loss, delta, n,
     name = "logistic" if loss == "logistic-nonconvex" else loss
     worth = {
         "spread": 2 * sqrt(D),
+        "lengths": sqrt(2.0) if delta else 2.0,
         "gradient": {"logistic": 2.0, "sigmoid": 0.5, "savage": 16 / 27}[name],
         "hessian": DIAMETERS[name],
     }
-    sizes = {"spread": 2 * D, "gradient": D + 1, "hessian": (D + 1) * (D + 2) // 2}
+    sizes = {"spread": 2 * D, "lengths": NODES, "gradient": D + 1, "hessian": (D + 1) * (D + 2) // 2}
     expected = [release for release in planned.releases for _ in range(release.count)]
     assert ("hessian" in {release.statistic for release in expected}) == (n == 20_000)
     # The Hessian comes after the gradient where it is taken, not before.

@@ -12,8 +12,8 @@ from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.linear_model.losses.logistic import ClassMoments
-from privest.estimators.linear_model.newton import Moment, ScoreModel, on_simplex
 from privest.estimators.linear_model.noise_division import best_shares
+from privest.estimators.linear_model.score_model import Moment, ScoreModel, on_simplex
 from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -28,29 +28,29 @@ INDEPENDENT = 40
 
 
 @pytest.mark.parametrize(
-    ("law", "n", "steps", "runs"),
+    ("law", "n", "runs"),
     [
-        (Law("gaussian"), 5_000, 6, INDEPENDENT),
-        (Law("cubed", even=False), 5_000, 6, INDEPENDENT),
-        (Law("gaussian", 4), 20_000, 6, INDEPENDENT // 3),
-        (Law("mixture"), 5_000, 6, INDEPENDENT),
-        (Law("gaussian", even=False), 2_000, 6, INDEPENDENT),
+        (Law("gaussian"), 5_000, INDEPENDENT),
+        (Law("cubed", even=False), 5_000, INDEPENDENT),
+        (Law("gaussian", 4), 20_000, INDEPENDENT // 3),
+        (Law("mixture"), 5_000, INDEPENDENT),
+        (Law("gaussian", even=False), 2_000, INDEPENDENT),
     ],
     ids=["gaussian", "cubed", "four classes", "mixture", "rare class"],
 )
-def test_stated_errors_are_those_that_come_about(law, n, steps, runs):
+def test_stated_errors_are_those_that_come_about(law, n, runs):
     """Mean squares of errors in units of the stated ones: 1 but for chance and loose bounds.
 
     A mean over the six coefficients of a run, however they hang together, is no less steady than one square;
     with four classes it is one of three contrasts, so that a run counts for three. Errors stated half as
-    large as they are have the mean square 4, and twice as large 1/4.
+    large as they are have the mean square 4, and twice as large 1/4. Of the rare class errors by noise are
+    stated almost three times as large as they are, as a curvature that is near its noise is doubted.
     """
     plan = law.plan(n, 1.0, solver="newton")
-    assert plan.configured_solver.steps == steps
     found = measure(law, plan, runs, each=1)
     most = chi2.ppf(1 - ALARM, INDEPENDENT) / INDEPENDENT
     assert most < 2.5
-    for name, least in (("noise", 0.15), ("both", 0.35), ("true", 0.35)):
+    for name, least in (("noise", 0.1), ("both", 0.25), ("true", 0.25)):
         assert least < np.mean(getattr(found, name) ** 2) < most, name
 
 

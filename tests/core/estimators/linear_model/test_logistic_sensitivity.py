@@ -111,6 +111,17 @@ def test_no_pair_moves_the_spread_by_more_than_its_diameter(feature_map, clip):
         assert 0.999 * 2 * sqrt(D) < widest(spread, feature_map, rows, clip) <= 2 * sqrt(D) * (1 + 1e-12)
 
 
+def test_no_scale_is_below_what_noise_could_have_made_of_a_constant_feature():
+    """A variance is at least three deviations of the noise on it, and says so; a clear one is itself."""
+    deviation, spread = 0.02, FeatureSpread(2)
+    mean = np.array([-1.0, 0.1, sqrt(2.5) * 1.0, sqrt(2.5) * (0.3**2 + 0.1**2)])
+    center, scale, hidden = spread.parts(mean, deviation)
+    assert scale[0] >= sqrt(3 * deviation / sqrt(2.5))
+    assert scale[1] == pytest.approx(0.3, rel=0.01)
+    assert hidden.tolist() == [True, False]
+    np.testing.assert_allclose(center, [-1.0, 0.1], atol=0.01)
+
+
 def test_a_gradient_without_its_clip_is_caught(monkeypatch):
     rows = hostile_records(FEATURE_MAPS["plain"], range(2))
     free = LogisticGradient(D, 2)
@@ -126,7 +137,7 @@ def test_a_gradient_without_its_clip_is_caught(monkeypatch):
 @pytest.mark.parametrize("n", [200, 20_000])
 @pytest.mark.parametrize("options", [{}, {"standardisation": "private", "sampling_errors": True}], ids=str)
 def test_the_noise_drawn_pays_for_the_plan(count, solver, delta, n, options):
-    """Sensitivity by hand: 2·longest gradient, 2√q of moments."""
+    """Sensitivity by hand: 2·longest gradient, 2√q of moments, one record that changes a count or two."""
     shape = LabelledMetadata(
         n, tuple("abc"), "y", tuple(map(str, range(count))), None, (0.0,) * D, (2.0,) * D
     )
@@ -143,6 +154,8 @@ def test_the_noise_drawn_pays_for_the_plan(count, solver, delta, n, options):
     assert (found.sampling is not None) == (solver == "newton" or "sampling_errors" in options)
     worth = {
         "spread": 2 * sqrt(D),
+        "lengths": sqrt(2.0) if delta else 2.0,
+        "labels": 1.0 if count == 2 else sqrt(2.0),
         "moments": 2 * sqrt(1 - 1 / count) if count > 2 else 2.0,
         "curved": 2.0 if count == 2 else 2 * sqrt(2),
         "gradient": 0.2 if solver == "clipped" else 2.0 if count == 2 else 2 * sqrt(2),

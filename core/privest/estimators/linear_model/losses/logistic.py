@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from privest.arrays import Array, SymmetricCoordinates, lengths, seen_by
-from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.feature_map import FeatureMap, ProjectedMap
 from privest.few_columns import second_moment
 from privest.privacy.statistic import Opposable
 
@@ -28,7 +28,7 @@ class Classifier:
         weights: (size,) of the second of two classes, else (classes, size).
     """
 
-    feature_map: FeatureMap
+    feature_map: FeatureMap | ProjectedMap
     weights: Array
 
     def __post_init__(self) -> None:

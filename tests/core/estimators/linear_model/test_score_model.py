@@ -1,4 +1,4 @@
-"""The model of scores behind private Newton steps: against brute force, and against the loss itself."""
+"""The model of scores behind stated sampling errors, against brute force."""
 
 from math import sqrt
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import expit, softmax
 
-from privest.estimators.linear_model.newton import Moment, ScoreModel, matched, mean_of, on_simplex
+from privest.estimators.linear_model.score_model import Moment, ScoreModel, mean_of, on_simplex
 
 columns = pytest.mark.parametrize("count", [1, 3])
 SIZE = 4
@@ -42,10 +42,6 @@ def hessian_of(x, weights):
     return np.block(blocks)
 
 
-def step(model, moment, gradient):
-    return model.white_step(gradient @ moment.whitening)
-
-
 @pytest.mark.parametrize("certain", [0, 1, 2])
 def test_a_class_that_no_row_is_of_is_not_said_to_be_known(certain):
     """The other two share all rows evenly: the Hessian has an eigenvalue of 1e-6 along this one."""
@@ -55,66 +51,22 @@ def test_a_class_that_no_row_is_of_is_not_said_to_be_known(certain):
     model = ScoreModel(weights, moment, mean_of(moment, 0.2))
     errors = np.sqrt([np.diag(model.sampling(column)) for column in range(3)])
     assert (errors[certain] > errors[(certain + 1) % 3]).all()
-    shaken = np.sqrt([np.diag(model.squared_inverse(column, np.eye(3))) for column in range(3)])
-    assert (shaken[certain] > shaken[(certain + 1) % 3]).all()
-    assert np.abs(step(model, moment, np.ones((3, 2)))).max() < 1e-9  # what moves all alike moves nothing
 
 
 @columns
-def test_pull_and_hessian_are_those_of_gaussian_features(count):
+def test_sampling_errors_are_those_of_gaussian_features(count):
+    """2,000 draws of a model, whose own error is 2 % of what varies."""
     x, weights = drawn(), weights_of(count)
     moment = Moment(x.T @ x / len(x), 0.0)
     np.testing.assert_allclose(moment.clean, moment.noisy, atol=1e-12)
     mean = mean_of(moment, 0.2)
     np.testing.assert_allclose(mean, x.mean(axis=0), atol=1e-9)
     model = ScoreModel(weights, moment, mean)
-    pull = chances_of(x, weights).T @ x / len(x)
-    # 2,000 draws of a model, whose own error is 2 % of what varies.
-    np.testing.assert_allclose(model.pull, pull @ moment.whitening, atol=0.04)
     exact = np.linalg.pinv(hessian_of(x, weights), rcond=1e-6, hermitian=True)
-    gradient = np.random.default_rng(2).standard_normal((count, SIZE)) * 1e-3
-    gradient -= gradient.mean(axis=0) * (count > 1)
-    found = step(model, moment, gradient)
-    wanted = (exact @ gradient.ravel()).reshape(found.shape)
-    assert np.linalg.norm(found - wanted) < 0.1 * np.linalg.norm(wanted)
     for column in range(count):
         place = slice(column * SIZE, (column + 1) * SIZE)
         block = exact[place, place]
         assert np.linalg.norm(model.sampling(column) - block) < 0.1 * np.linalg.norm(block)
-
-
-@columns
-def test_a_block_of_the_inverses_square_is_what_steps_make_of_noise(count):
-    x, weights = drawn(4_000), weights_of(count)
-    moment = Moment(x.T @ x / len(x), 0.0)
-    model = ScoreModel(weights, moment, mean_of(moment, 0.2))
-    units = 1e-6 * np.eye(count * SIZE)
-    whole = np.stack([step(model, moment, unit.reshape(count, SIZE)).ravel() for unit in units])
-    square = whole.T @ whole * 1e12
-    for column in range(count):
-        place = slice(column * SIZE, (column + 1) * SIZE)
-        found, wanted = model.squared_inverse(column, np.eye(count)), square[place, place]
-        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6 * np.abs(square).max())
-
-
-@columns
-def test_matched_weights_are_those_that_made_the_labels(count):
-    x, weights = drawn(), weights_of(count, 3.0)
-    chances = chances_of(x, weights)
-    moment = Moment(x.T @ x / len(x), 0.0)
-    first = (2 * chances - 1 if count == 1 else chances - 1 / count).T @ x / len(x)
-    found, shaken = matched(first, moment, mean_of(moment, 0.2), deviation=0.0)
-    assert (shaken == 0.0).all()
-    scores = [x[:2000] @ (each - each.mean(axis=0) * (count > 1)).T for each in (found, weights)]
-    assert np.sqrt(np.mean((scores[0] - scores[1]) ** 2)) < 0.1 * np.std(scores[1])
-
-
-@columns
-def test_no_step_moves_scores_out_of_sight(count):
-    moment = Moment(np.eye(SIZE) / SIZE, 0.0)
-    model = ScoreModel(np.zeros((count, SIZE)), moment, np.zeros(SIZE))
-    found = step(model, moment, 1e9 * np.eye(count, SIZE))
-    assert np.sqrt(np.mean(np.sum((found @ moment.noisy) * found, axis=1))) <= 2.0 * (1 + 1e-9)
 
 
 def test_a_moment_of_noise_alone_is_divided_by_its_noise():
