@@ -46,6 +46,8 @@ from privest.estimators.linear_model.losses import derivatives, linear, logistic
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.linear_model.losses.scores import RightAnswersOfEach
+from privest.estimators.linear_model.losses.spread import LengthCounts
+from privest.estimators.linear_model.newton import NewtonSolver
 from privest.estimators.subspace import (
     column_center,
     completion_means,
@@ -53,8 +55,6 @@ from privest.estimators.subspace import (
     robust_pca,
     second_moment,
 )
-from privest.estimators.linear_model.losses.spread import LengthCounts
-from privest.estimators.linear_model.newton import NewtonSolver
 from privest.estimators.subspace import losses as subspace_losses
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.second_moment import SecondMoment
