@@ -10,7 +10,7 @@ from privest.arrays import Array
 CONFIDENCE = 0.999
 """Confidence of all statistical lines together. Each gets an equal share of the remainder (Bonferroni)."""
 
-ATTACKS = 200
+ATTACKS = 250
 """Lines of one report, at most; `tests/audit` counts them."""
 
 ALPHA = (1 - CONFIDENCE) / ATTACKS

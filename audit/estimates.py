@@ -38,7 +38,11 @@ _N, _PILOTS = 100, 4
 _FEW = 45
 """Runs in each world, in the quick form: with a wrong guess in one of them, μ = 1.09 is still proven."""
 
-_TARGET = PrivacyTarget(5.0, 1e-6)
+_TARGET = PrivacyTarget(5.0, 1e-6, slack_per_mu_squared=0.0)
+"""Of a budget that composes μ: where ε and δ add up, some estimates have Laplace noise."""
+
+_PURE, _MANY = PrivacyTarget(1.0, 0.0), (1_000, 20_000)
+"""A target that Laplace noise meets, and how many runs in each world prove nearly all of its ε."""
 
 
 Sum = Callable[[Array, float], Array]
@@ -56,6 +60,8 @@ class Case:
         spec: the analyst's choices.
         shape: of the data.
         quick: whether there is a quick form.
+        target: that is charged.
+        runs: in each world, of the quick form and of the long one.
     """
 
     name: str
@@ -64,11 +70,13 @@ class Case:
     spec: Any
     shape: DatasetMetadata
     quick: bool = True
+    target: PrivacyTarget = _TARGET
+    runs: tuple[int, int] = (_FEW, 5_000)
 
     @cached_property
     def plan(self) -> Any:
         """The plan, as charged."""
-        return self.estimator.plan(self.spec, self.shape, _TARGET)
+        return self.estimator.plan(self.spec, self.shape, self.target)
 
     @cached_property
     def worlds(self) -> tuple[Array, Array]:
@@ -187,10 +195,18 @@ class _Watched(_Oracle):
     def look(self, release: NoisySum, of: Sum, answer: Array) -> None:
         rest = of(self._worlds[0][1:], release.clip)
         one, other = (
-            np.sum((answer * release.divisor - rest - of(world[:1], release.clip)) ** 2)
+            _surprise(release, answer * release.divisor - rest - of(world[:1], release.clip))
             for world in self._worlds
         )
-        self.ratio += float(one - other) / (2 * release.scale**2)
+        self.ratio += one - other
+
+
+def _surprise(release: NoisySum, noise: Array) -> float:
+    """Return minus the logarithm of the density of a release's noise, but for a constant."""
+    scaled = noise / release.scale
+    if release.noise == "gaussian":
+        return float(np.sum(scaled**2)) / 2
+    return float(np.sum(np.abs(scaled)) if release.noise == "independent-laplace" else np.linalg.norm(scaled))
 
 
 def _cases() -> Iterator[Case]:
@@ -226,6 +242,8 @@ def _cases() -> Iterator[Case]:
     yield Case("escape", "a classifier with bounded loss by `escape`", LOGISTIC_REGRESSION, bounded, labelled)
     score = ScoreSpec([1.0, -1.0], 0.0)
     yield Case("score", "the accuracy of a classifier", CLASSIFIER_SCORE, score, labelled)
+    about = "the accuracy of a classifier with Laplace noise"
+    yield Case("score-laplace", about, CLASSIFIER_SCORE, score, labelled, target=_PURE, runs=_MANY)
     points = PointsMetadata(_N, {"name": "euclidean", "dim": 3})
     yield Case("bounds", "bounds of three columns", BOUNDS, BoundsSpec(), points)
     sphere = PointsMetadata(_N, {"name": "sphere", "dim": 3})
@@ -245,8 +263,9 @@ differ in one record: of some two hundred, usual and far out, the pair that firs
             case.name,
             case.about,
             case.scores,
-            (_FEW, 5_000),
+            case.runs,
             fault=(0.15, 0.5),
+            epsilon=None if case.plan.target.delta else case.plan.target.epsilon,
             mu=sqrt(case.plan.cost.mu_squared),
             quick=case.quick,
         ).line

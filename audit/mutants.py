@@ -546,7 +546,7 @@ def _in_a_long_frame(point: reaper_losses.Relaxation, rows: Array) -> tuple[Arra
 
 
 def _of_errors() -> Iterator[Mutant]:
-    paid = "test_the_noise_drawn_pays_for_looks_at_distances_too[1e-06-options1-euclidean]"
+    paid = "test_the_noise_drawn_pays_for_looks_at_distances_too[1e-06-options1-sphere]"
     of_mean = f"tests/core/estimators/frechet_mean/test_frechet_mean_accounting.py::{paid}"
     of_subspace = (
         "tests/core/estimators/subspace/test_robust_pca_accounting.py::"

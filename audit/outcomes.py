@@ -139,7 +139,7 @@ def run(question: Question, rows: Array, told: "Seen | None" = None) -> Seen:
     gates = [
         _Watched(
             Gate(
-                Records(each, threads=1),
+                Records(each, threads=1, recipe=question.recipe),
                 question.plan.statistics,
                 part.releases,
                 ScaledNoise(order=np.arange),
@@ -221,10 +221,10 @@ def _line(
 SECTION = Section(
     "What runs tell beside their answers",
     """\
-All questions that the interface offers, as its request models name them: every space, every solver with
-every loss, every other choice by itself. The worlds differ in records that are huge, zero, denormal, tiny,
-not known, duplicates, opposite, far out, on the cut locus, or the only one of their class; in the quick form
-in all of them at once.""",
+All questions that the interface offers, as its request models name them: every space and a table, every
+solver with every loss, every other choice by itself. The worlds differ in records that are huge, zero,
+denormal, tiny, not known, duplicates, opposite, far out, on the cut locus, or the only one of their class;
+in the quick form in all of them at once.""",
     (
         _line(
             "outcomes",

@@ -15,6 +15,8 @@ from privest.arrays import Array
 from privest.estimators.federation import Plan
 from privest.metadata import DatasetMetadata, LabelledMetadata, PartialVectorsMetadata, PointsMetadata
 from privest.privacy.cost import PrivacyTarget
+from privest.tables.metadata import TableMetadata
+from privest.tables.recipe import Recipe
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, Space
 from privest_service.estimates.catalogue import KINDS, Kind, of_all
 from testing.server import body_of
@@ -61,6 +63,19 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
     },
 }
 
+_TABLE: dict[str, Any] = {
+    "kind": "table",
+    "columns": [
+        {"name": "a", "type": "number", "low": -1.0, "high": 3.0},
+        {"name": "b", "type": "number", "low": 0.0, "high": 10.0, "missing": "filled", "fill": 2.0},
+        {"name": "y", "type": "boolean"},
+    ],
+}
+"""Every estimator takes a table of numbers. Files of npy serve it too."""
+
+_COLUMNS: dict[str, dict[str, Any]] = {"labelled": {"label": "y"}, "partial-vectors": {"columns": ["a", "b"]}}
+"""The columns of the table that a kind of data needs to be named."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -72,6 +87,7 @@ class Question:
         options: that differ from the defaults.
         datasets: that it is about, all but the first the usual one.
         plan: of its answer.
+        recipe: what makes records of the rows of a table; None where the rows are the records.
     """
 
     kind: Kind
@@ -79,6 +95,7 @@ class Question:
     options: dict[str, Any]
     datasets: int
     plan: Plan
+    recipe: Recipe | None
 
     @property
     def shape(self) -> DatasetMetadata:
@@ -92,11 +109,12 @@ class Question:
 
     def __str__(self) -> str:
         space = self.schema.get("manifold", {}).get("name", "")
-        return " ".join([self.kind.name, space, *(f"{name}={value}" for name, value in self.options.items())])
+        data = space or ("table" if self.recipe else "")
+        return " ".join([self.kind.name, data, *(f"{name}={value}" for name, value in self.options.items())])
 
 
 def every() -> Iterator[Question]:
-    """All of them: every space, every solver with every loss, and every other choice by itself.
+    """All of them: every space and a table, every solver with every loss, and every other choice by itself.
 
     Raises:
         LookupError: a choice has no value here, or is refused with whatever solver.
@@ -124,14 +142,16 @@ def every() -> Iterator[Question]:
 def _accepted(
     kind: Kind, schema: dict[str, Any], datasets: int, tried: list[dict[str, Any]]
 ) -> Iterator[Question]:
-    shape = _read(schema).shape(N)
-    for options in tried:
+    table = _read(schema).shape(N)
+    named = _COLUMNS.get(kind.dataset_kind, {}) if schema is _TABLE else {}
+    for options in ({**named, **each} for each in tried):
         try:
             asked = kind.request.model_validate(body_of("ds_x", _TARGET.epsilon, **options))
+            shape = kind.metadata_of(table, asked)
             plan = kind.plan_for(kind.options(asked), [(shape, _TARGET)] * datasets)
         except ValueError:  # by public facts
             continue
-        yield Question(kind, schema, options, datasets, plan)
+        yield Question(kind, schema, options, datasets, plan, shape.recipe)
 
 
 def needed(kind: Kind) -> dict[str, Any]:
@@ -145,15 +165,16 @@ _COMMON = set().union(*(of_all(kind.request) for kind in KINDS.values()))
 
 
 def schemas(kind: str) -> list[dict[str, Any]]:
-    """Schemas of a kind of data, one for each space where there are several."""
+    """Schemas of a kind of data, one for each space where there are several, and a table at the end."""
     if kind != "points":
-        return [_SCHEMAS[kind]]
+        return [_SCHEMAS[kind], _TABLE]
     spaces = get_args(get_args(Space)[0])
-    return [
+    points = [
         {"kind": "points", "manifold": space, "radius": 0.5}
         for model in spaces
         for space in _instances(model)
     ]
+    return [*points, _TABLE]
 
 
 def _instances(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
@@ -210,9 +231,9 @@ def _read(schema: dict[str, Any]) -> DatasetSchema:
 
 
 def usual(shape: DatasetMetadata) -> Array:
-    """Synthetic rows; if they are labelled, all of one class."""
+    """Synthetic rows; if they are labelled, or of a table, all of one class."""
     rows = shape.dummy(N, np.random.default_rng(0))
-    if isinstance(shape, LabelledMetadata):
+    if isinstance(shape, (LabelledMetadata, TableMetadata)):
         rows[:, -1] = 0.0
     return shape.canonical(rows)
 
@@ -245,7 +266,9 @@ def worst(shape: DatasetMetadata) -> dict[str, Array]:
             found |= {"huge matrix": 1e150 * eye, "tiny matrix": 1e-150 * eye}
     if isinstance(shape, PartialVectorsMetadata):
         found |= {"unknown": np.nan * ones, "one known": np.where(np.cumsum(ones) == 1, ones, np.nan)}
-    if isinstance(shape, LabelledMetadata):
+    if isinstance(shape, TableMetadata):
+        found |= {"unknown": np.append(rows[0, 0], [np.nan, 0.0]), "at the bounds": np.array([3.0, 0.0, 0.0])}
+    if isinstance(shape, (LabelledMetadata, TableMetadata)):
         for record in found.values():
             record[-1] = 0.0
         found |= {"only one of its class": np.append(rows[0, :-1], 1.0)}

@@ -148,9 +148,12 @@ def _inline(owner: Caller, question: Question, rows: Array, kind: str, options: 
 
 
 def _questions(long: bool) -> list[Question]:
-    """One for each schema and kind; in the quick form of each kind."""
+    """One for each schema and kind; in the quick form of each kind.
+
+    None is about a table: its upload tells its owner how many values are outside the declared bounds.
+    """
     found = dict[str, Question]()
-    for question in every():
+    for question in (each for each in every() if each.recipe is None):
         found.setdefault(f"{question.kind.name} {question.schema if long else ''}", question)
     return list(found.values())
 

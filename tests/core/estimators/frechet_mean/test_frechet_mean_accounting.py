@@ -305,10 +305,10 @@ def test_the_noise_drawn_pays_for_looks_at_distances_too(delta, options, manifol
         squares[name] / Fraction(scale) ** 2
         for name, (_, scale, _) in zip(gate.asked, spy.drawn, strict=True)
     ]
-    if delta:
+    if plan.target.delta:
         assert 0.999 * plan.cost.mu_squared < sum(spent) <= Fraction(plan.cost.mu_squared)
         within_request(plan)
-    else:
+    else:  # Laplace noise is planned where it is the smaller, with a delta above 0 too
         assert 0.999 < sum(float(each) ** 0.5 for each in spent) <= 1.0
 
 
