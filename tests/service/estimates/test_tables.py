@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from math import hypot
 from pathlib import Path
 from typing import Any
 
@@ -280,9 +281,10 @@ def test_a_text_column_of_two_values_has_the_interval_of_a_boolean(owner: Caller
         ask = {"kind": "logistic-regression", "label": "told", "features": [feature]}
         plans.append(owner.plan(dataset, epsilon=5.0, **ask).json()["expected_error"])
         found = estimate(owner, dataset, "logistic-regression", label="told", features=[feature])
-        errors.append(found["noise"]["standard_errors"][0])
+        errors.append(hypot(*(found[part]["standard_errors"][0] for part in ("noise", "sampling"))))
     assert plans[0] == plans[1]
-    assert errors[0] == pytest.approx(errors[1], rel=0.2)
+    # What a run finds of its own noise varies by a factor of 2, and is small beside the sampling of rows.
+    assert errors[0] == pytest.approx(errors[1], rel=0.15)
     assert errors[0] < 0.1
     means = [
         owner.plan(dataset, kind="frechet-mean", epsilon=1.0, columns=[each]).json()
