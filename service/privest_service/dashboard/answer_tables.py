@@ -51,6 +51,14 @@ def answer_tables(
     return [_means(answer, fills) if kind == "frechet-mean" else _loadings(answer)]
 
 
+def relative_to(answer: dict[str, Any]) -> str:
+    """Return a sentence on the categories that coefficients are relative to; empty where there are none."""
+    references = [
+        f"{each['column']}: {', '.join(each['categories'])}" for each in answer.get("references") or ()
+    ]
+    return f"Coefficients of categories are relative to {'; '.join(references)}." if references else ""
+
+
 def _means(answer: dict[str, Any], fills: Mapping[str, str]) -> AnswerTable:
     note = "Intervals are for the means of these records: by the noise, and by what clipping may have moved."
     table = AnswerTable("Means of columns", ("Column", "Mean", _INTERVAL), note=note)
@@ -105,10 +113,10 @@ def _loadings(answer: dict[str, Any]) -> AnswerTable:
 def _coefficients(answer: dict[str, Any], features: tuple[str, ...]) -> list[AnswerTable]:
     values = np.column_stack([np.atleast_2d(answer["coefficients"]), np.atleast_1d(answer["intercept"])])
     reach = NORMAL_95 * standard_errors(answer)
-    found, note = list[AnswerTable](), _relative(answer)
+    found = list[AnswerTable]()
     for kind, row, ends in zip(towards(answer), values.tolist(), reach.tolist(), strict=True):
         heads = ("Feature", "Coefficient", _INTERVAL)
-        table = AnswerTable(f"Coefficients towards “{kind}”", heads, note=note)
+        table = AnswerTable(f"Coefficients towards “{kind}”", heads)
         for name, value, end in zip((*features, "intercept"), row, ends, strict=True):
             word = "" if len(table.rows) < len(features) else "where all features are 0"
             table.rows.append(
@@ -116,12 +124,6 @@ def _coefficients(answer: dict[str, Any], features: tuple[str, ...]) -> list[Ans
             )
         found.append(table)
     return found
-
-
-def _relative(answer: dict[str, Any]) -> str:
-    """Return a sentence on the categories that coefficients are relative to; empty where there are none."""
-    told = [f"{each['column']}: {', '.join(each['categories'])}" for each in answer.get("references") or ()]
-    return f"Coefficients of categories are relative to {'; '.join(told)}." if told else ""
 
 
 def _scores(answer: dict[str, Any]) -> AnswerTable:

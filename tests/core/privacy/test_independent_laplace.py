@@ -97,6 +97,18 @@ def test_no_two_records_are_further_apart_than_the_l1_diameter(case) -> None:
         assert worst >= 0.7 * bound
 
 
+@pytest.mark.parametrize("counts", ["ColumnCounts", "DistanceCounts", "DistanceShares", "ScoreHistogram"])
+def test_histograms_have_one_laplace_variate_a_bin(counts: str) -> None:
+    """Noise by the Euclidean length of a record would grow with the root of the number of bins."""
+    found = [case.statistic for case in CASES if type(case.statistic).__name__ == counts]
+    assert found
+    for statistic in found:
+        release = PrivacyBudget(10_000, True, 1.0).release(statistic, "counts", 1.0)
+        if statistic.size > 3:
+            assert release.noise == "independent-laplace"
+        assert release.deviation <= sqrt(2) * l1_diameter(statistic, 1.0) / 10_000 * (1 + 1e-6)
+
+
 def test_a_budget_takes_the_noise_that_is_smaller() -> None:
     budget = PrivacyBudget(10_000, True, 1.0)
     histogram = budget.release(ColumnCounts(1, 64), "counts", 1.0)

@@ -2,12 +2,14 @@
 
 import json
 import pickle
+from math import hypot
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from sqlalchemy import select, text, update
 
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.manifolds.euclidean import Euclidean
@@ -15,8 +17,11 @@ from privest.metadata import PointsMetadata
 from privest.privacy.gate import ChunkSum
 from privest.records import Records
 from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
+from privest_service.database import Database
+from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.cluster import part_of_sum
+from privest_service.jobs.models import Job
 from testing import penguin_files
 from testing.server import Caller, Server, body_of, problem
 from testing.uploads import table_as
@@ -208,6 +213,41 @@ def test_single_and_merged_categories_are_another_question_than_the_whole_column
         assert words in refused["detail"]
 
 
+def test_documents_of_before_there_were_references_serve_as_they_did(owner: Caller) -> None:
+    """A schema, and the plan and answer of a fit by all categories, as a former version has stored them."""
+    dataset = uploaded(owner)
+    every = [f"island={name}" for name in ("Biscoe", "Dream", "Torgersen")]
+    ask = {"kind": "logistic-regression", "epsilon": 5.0, "label": "species", "features": ["year", *every]}
+    job = owner.estimate(dataset, **ask).json()
+
+    def model() -> bytes:
+        """Return what follows the digest of the plan."""
+        made = owner.get(f"/v1/jobs/{job['id']}/model", params={"format": "pmml"}).content
+        return made[made.index(b"<DataDictionary") :]
+
+    expected, database = model(), Database(owner.server.database_url)
+    with database.write() as session:
+        schema = session.execute(select(Dataset.dataset_schema).where(Dataset.id == dataset)).scalar_one()
+        assert "reference" not in schema  # where nobody names one, schemas are stored as before
+        plan, answer = session.execute(select(Job.plan, Job.result).where(Job.id == job["id"])).one()
+        older, told = json.loads(plan), json.loads(answer or "")
+        del older["shape"]["recipe"]["indicators"], told["references"]
+        for column in older["shape"]["recipe"]["columns"]:
+            del column["reference"]
+        triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'jobs'"
+        for trigger in session.scalars(text(triggers)).all():  # stored jobs are never changed
+            session.execute(text(f"DROP TRIGGER {trigger}"))
+        stored = {"plan": json.dumps(older), "result": json.dumps(told)}
+        session.execute(update(Job).where(Job.id == job["id"]).values(**stored))
+    again = owner.get(f"/v1/jobs/{job['id']}").json()
+    assert again["estimate"] == job["estimate"] | {"references": None}
+    assert again["estimate"]["features"] == ["year", *every]
+    assert model() == expected
+    with database.write() as session:  # for the check of signatures at the end
+        session.execute(update(Job).where(Job.id == job["id"]).values(plan=plan, result=answer))
+    database.close()
+
+
 def test_a_selection_chooses_among_indicators(owner: Caller) -> None:
     dataset = uploaded(owner)
     candidates = [{"features": ["island"]}, {"features": ["island=Dream", "sex"]}]
@@ -241,9 +281,10 @@ def test_a_text_column_of_two_values_has_the_interval_of_a_boolean(owner: Caller
         ask = {"kind": "logistic-regression", "label": "told", "features": [feature]}
         plans.append(owner.plan(dataset, epsilon=5.0, **ask).json()["expected_error"])
         found = estimate(owner, dataset, "logistic-regression", label="told", features=[feature])
-        errors.append(found["noise"]["standard_errors"][0])
+        errors.append(hypot(*(found[part]["standard_errors"][0] for part in ("noise", "sampling"))))
     assert plans[0] == plans[1]
-    assert errors[0] == pytest.approx(errors[1], rel=0.2)
+    # What a run finds of its own noise varies by a factor of 2, and is small beside the sampling of rows.
+    assert errors[0] == pytest.approx(errors[1], rel=0.15)
     assert errors[0] < 0.1
     means = [
         owner.plan(dataset, kind="frechet-mean", epsilon=1.0, columns=[each]).json()

@@ -117,8 +117,12 @@ class DistanceCounts:
         return self.nodes
 
     def diameter(self, clip: float) -> float:
-        """Two records count at different nodes at most: no entry is negative, a record's add to the clip."""
+        """Return √2·clip: two records count at different nodes at most, each with a sum of `clip`."""
         return sqrt(2.0) * clip
+
+    def l1_diameter(self, clip: float) -> float:
+        """Return 2·clip, for the same reason."""
+        return 2.0 * clip * (1 + 1e-12)
 
     @any_floats
     def clipped_sum(self, query: tuple[Array, float], rows: Array, clip: float) -> Array:

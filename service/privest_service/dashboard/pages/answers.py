@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from privest.estimators.federation import Part, Plan
 from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata
 from privest.tables.columns import day_of
-from privest_service.dashboard.answer_tables import answer_tables, written
+from privest_service.dashboard.answer_tables import answer_tables, relative_to, written
 from privest_service.dashboard.as_planned import as_planned
 from privest_service.dashboard.budget_summary import unit
 from privest_service.dashboard.charts import (
@@ -176,6 +176,7 @@ def _answered(job: Job, plan: Plan | Part | None, result: str) -> dict[str, Any]
     return {
         "pictures": _PICTURES.get(job.kind, _arrays)(answer, shape),
         "tables": answer_tables(job.kind, answer, features, fills) if answer else [],
+        "relative": relative_to(answer or {}),
         "bounded": _bounded(shape),
         "found": found,
         "planned": planned,
