@@ -372,7 +372,7 @@ class Completion(Estimate):
 
     @property
     def column_means_error(self) -> float | None:
-        """The same error of the columns' means alone."""
+        """Error of the columns' means alone on the same entries, in the same units, if it was estimated."""
         return self.job.estimate.column_means_error
 
     def complete(self, vector: Array) -> Array:

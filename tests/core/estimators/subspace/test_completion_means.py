@@ -59,7 +59,7 @@ def test_rank_2_is_clearly_better_than_the_means_of_the_columns_and_says_so():
         # Held-out entries are completed from fewer than all known ones.
         assert 2 * found.held_out_error == pytest.approx(error, rel=0.08)
         assert 2 * found.column_means_error == pytest.approx(alone, rel=0.08)
-        assert not any("no better" in words for words in found.uncertainty.warnings)
+        assert not any("not seen to be completed better" in words for words in found.uncertainty.warnings)
 
 
 def test_a_rank_too_large_is_no_worse():
@@ -72,7 +72,7 @@ def test_where_nothing_hangs_together_the_answer_says_so():
     rng = np.random.default_rng(3)
     rows = np.where(rng.random((N, DIM)) < 0.34, rng.integers(1, 6, (N, DIM)), np.nan)
     _, found = answered(rows, 2, 1.0, ScaledNoise(seed=72))
-    assert any("no better" in words for words in found.uncertainty.warnings)
+    assert any("not seen to be completed better" in words for words in found.uncertainty.warnings)
 
 
 def test_answers_are_in_the_columns_units():
@@ -85,7 +85,7 @@ def test_answers_are_in_the_columns_units():
 
 
 def test_the_noise_drawn_is_what_the_budget_pays_for():
-    """By diameters worked out here: √2 for sums, 1 for errors, and √(2·.97² + 1 − .97²) for the moment."""
+    """The diameters are worked out here: √2 for sums, 1 for errors, √(2·.97² + 1 − .97²) for the moment."""
     rows, _ = ratings()
     target = PrivacyTarget(1.0, N**-1.5)
     plan = matrix_completion.plan(MatrixCompletionSpec(2), shape_of(), target)
