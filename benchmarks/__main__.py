@@ -9,6 +9,7 @@ NAMES = (
     "ordinary",
     "ordinary_points",
     "ordinary_classifiers",
+    "ordinary_subspaces",
     "frechet_mean",
     "planning",
     "plan_pace",
