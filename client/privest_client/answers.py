@@ -394,6 +394,13 @@ class Completion(Estimate):
         weights = np.linalg.solve(basis.T @ basis + np.diag(found.ridge), basis.T @ (left[known] - own))
         return np.where(known, vector, centers + scales * (own + self.basis @ weights))
 
+    def _said(self) -> list[tuple[str, str]]:
+        error, alone = self.held_out_error, self.column_means_error
+        if error is None or alone is None:
+            return super()._said()
+        told = f"{error:.3g}, where the columns' means alone have {alone:.3g}, in halves of declared ranges"
+        return [("error on entries held out", told), *super()._said()]
+
     def _covered(self) -> Covered:
         return Covered(unit=" rad")
 

@@ -101,6 +101,10 @@ def test_bounds_are_the_units_of_columns_and_an_answer_warns_where_they_are_far_
     assert plan.told.finding is None
     found = client.estimate(verb, data, **asked)
     assert "half its declared range" in found.job.uncertainty.of
+    assert "half its declared range" in repr(found)
+    assert found.job.estimate.degrees_95 == pytest.approx(np.degrees(found.radius_95))
+    assert f"{found.radius_95:.4g} rad ({found.job.estimate.degrees_95:.3g}°)" in repr(found)
+    assert ("entries held out" in repr(found)) == (verb == "matrix-completion")
     assert any("closer low and high" in words for words in found.job.uncertainty.warnings)
 
 

@@ -7,8 +7,9 @@ import pytest
 from scipy.optimize import minimize
 
 from privest.estimators.subspace import matrix_completion
-from privest.estimators.subspace.completion_means import Completed, HeldOut, KnownSums, ridge_of
+from privest.estimators.subspace.completion_means import Completed, HeldOut, KnownSums, LeftMoment, ridge_of
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
+from privest.manifolds.grassmann import Grassmann
 from privest.metadata import PartialVectorsMetadata
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
@@ -126,6 +127,36 @@ def test_unusual_rows_have_finite_answers(value):
     _, found = answered(np.full((N, DIM), value), 2, 1.0, ScaledNoise(seed=74))
     for each in (found.basis, found.centers, found.ridge, found.held_out_error, found.column_means_error):
         assert np.isfinite(each).all()
+
+
+BAD = {
+    "a constant column": lambda rows: np.column_stack([np.full(len(rows), 4.0), rows[:, 1:]]),
+    "collinear columns": lambda rows: np.column_stack([rows[:, 1], rows[:, 1:]]),
+    "more columns than rows": lambda rows: rows[:20],
+    "a column of gaps": lambda rows: np.column_stack([np.full(len(rows), np.nan), rows[:, 1:]]),
+    "bounds a hundred times too wide": lambda rows: rows,
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_tables_have_finite_answers_with_an_honest_radius_and_a_warning_where_they_are_useless(name):
+    """20 runs: where 95 % are due, chance has fewer than 16 once in 400."""
+    rows, wide = BAD[name](ratings()[0]), name.startswith("bounds")
+    shape, target = shape_of(len(rows), 401.0 if wide else 5.0), PrivacyTarget(1.0, N**-1.5)
+    plan = matrix_completion.plan(MatrixCompletionSpec(2), shape, target)
+    hits, statistic = 0, LeftMoment(DIM)
+    for seed in range(20):
+        noise = ScaledNoise(seed=[75, seed])
+        gate = Gate(Records(rows, 1, recipe=shape.recipe), plan.statistics, plan.releases, noise)
+        found = matrix_completion.run(plan, gate)
+        for each in (found.basis, found.centers, found.ridge, found.held_out_error, found.degrees_95):
+            assert np.isfinite(each).all()
+        sums = statistic.clipped_sum(found.centers, shape.recipe(rows), 1.0)
+        exact = np.linalg.eigh(statistic.moment.whole(sums / len(rows))[0])[1][:, ::-1][:, :2]
+        hits += Grassmann(DIM, 2).dist(exact, found.basis) <= found.uncertainty.radius_95
+        if wide or len(rows) < DIM:
+            assert found.uncertainty.warnings
+    assert hits >= 16
 
 
 def test_means_are_for_bounded_tables_and_one_moment():

@@ -170,6 +170,7 @@ BAD = {
     "collinear columns": lambda rows: np.column_stack([rows[:, 1], rows[:, 1:]]),
     "all rows equal": lambda rows: np.tile(rows[0], (len(rows), 1)),
     "more columns than rows": lambda rows: rows[:4],
+    "a column of gaps": lambda rows: np.column_stack([np.full(len(rows), np.nan), rows[:, 1:]]),
 }
 
 
