@@ -10,6 +10,7 @@ NAMES = (
     "ordinary_points",
     "ordinary_classifiers",
     "ordinary_scores",
+    "ordinary_subspaces",
     "frechet_mean",
     "planning",
     "plan_pace",

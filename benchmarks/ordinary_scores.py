@@ -184,8 +184,8 @@ Scores as the service answers them, of fresh rows in each of {RUNS:,} runs a lin
 basic account a question has the same Laplace noise with either δ, and so it has on a `gdp` account with
 δ = 0. A δ above 0 gives Gaussian noise there. *Noise* is the deviation of ours over that of the Laplace
 mechanism with the same ε. A `gdp` account would charge that mechanism more: *same charge* is the deviation
-over that of Laplace noise at our charge. *Coverage* is that of 95 % intervals, of the share among the records and of that
-in the population. *Width* is the median width over the ideal: the middle 95 % of the noise, or of a binomial
+over that of Laplace noise at our charge. *Coverage* is that of 95 % intervals, of the share among the
+records and of that in the population. *Width* is the median width over the ideal: the middle 95 % of the noise, or of a binomial
 share at the truth with the noise, within [0, 1]. An interval for the records is below the ideal as it ends at
 whole numbers of records.
 

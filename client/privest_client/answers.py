@@ -372,7 +372,7 @@ class Completion(Estimate):
 
     @property
     def column_means_error(self) -> float | None:
-        """The same error of the columns' means alone."""
+        """Error of the columns' means alone on the same entries, in the same units, if it was estimated."""
         return self.job.estimate.column_means_error
 
     def complete(self, vector: Array) -> Array:
@@ -393,6 +393,13 @@ class Completion(Estimate):
         basis = self.basis[known]
         weights = np.linalg.solve(basis.T @ basis + np.diag(found.ridge), basis.T @ (left[known] - own))
         return np.where(known, vector, centers + scales * (own + self.basis @ weights))
+
+    def _said(self) -> list[tuple[str, str]]:
+        error, alone = self.held_out_error, self.column_means_error
+        if error is None or alone is None:
+            return super()._said()
+        told = f"{error:.3g}, where the columns' means alone have {alone:.3g}, in halves of declared ranges"
+        return [("error on entries held out", told), *super()._said()]
 
     def _covered(self) -> Covered:
         return Covered(unit=" rad")

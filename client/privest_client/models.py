@@ -1312,7 +1312,7 @@ class MatrixCompletionEstimate(Model):
 
     basis: Annotated[list[list[float]], Field(title='Basis')]
     """
-    rows of a matrix with orthonormal columns
+    rows of a matrix with orthonormal columns, the most variance first; in each column the entry of largest size is positive
     """
     columns: Annotated[list[str] | None, Field(title='Columns')] = None
     """
@@ -1340,7 +1340,7 @@ class MatrixCompletionEstimate(Model):
     """
     held_out_error: Annotated[float | None, Field(title='Held Out Error')] = None
     """
-    with means: root mean square error on known entries that are held out, in halves of the declared ranges; noisy
+    with means: root mean square error of this completion on known entries that are held out, in halves of the declared ranges; noisy
     """
     column_means_error: Annotated[float | None, Field(title='Column Means Error')] = (
         None
@@ -2238,7 +2238,7 @@ class RobustPCAEstimate(Model):
 
     basis: Annotated[list[list[float]], Field(title='Basis')]
     """
-    rows of a matrix with orthonormal columns
+    rows of a matrix with orthonormal columns, the most variance first; in each column the entry of largest size is positive
     """
     columns: Annotated[list[str] | None, Field(title='Columns')] = None
     """

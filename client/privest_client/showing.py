@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import degrees
 from typing import Any
 
 from rich.console import Console
@@ -312,7 +313,8 @@ def _rows_of_error(found: Any, covered: Covered) -> Iterator[tuple[str, str]]:
     def distance(value: float | None, besides: str = "") -> str:
         if value is None or value >= _NOT_BOUNDED:
             return "unknown"
-        return f"{value:.4g}{covered.unit}{besides}"
+        turned = f" ({degrees(value):.3g}°)" if covered.unit == " rad" else ""
+        return f"{value:.4g}{covered.unit}{turned}{besides}"
 
     together = f": {covered.together}" if covered.together else ""
     yield "off by at most", f"{distance(found.radius_95)} in 95 of 100 runs, from {found.of}{together}"

@@ -73,17 +73,14 @@ def test_a_plan_says_what_finding_costs_and_nothing_where_nothing_is_sought(clie
 
 
 @pytest.mark.parametrize("verb", ["robust-pca", "matrix-completion"])
-def test_directions_of_columns_with_wide_bounds_are_in_units_that_are_found(
-    client: Client, verb: str
-) -> None:
+def test_directions_of_columns_without_bounds_are_in_units_that_are_found(client: Client, verb: str) -> None:
     """At ε = 20 a share is off by .001: where columns are is not missed."""
-    wide = {"mass": {"low": 0, "high": 8e6}, "day": {"low": "1700-01-01", "high": "2500-01-01"}}
-    data = client.upload(frame(), columns={"sex": {"categories": ["f", "m"]}} | wide, confirm=True)
+    data = client.upload(frame(), columns={"sex": {"categories": ["f", "m"]}}, confirm=True)
     asked = {"columns": ["mass", "day"], "rank": 1, "epsilon": 20}
     plan = client.plan(verb, data, **asked)
-    assert 0 < plan.told.finding.share <= 0.1
-    assert plan.told.finding.rounds == 4
-    assert "% of the budget, in 4 rounds" in repr(plan)
+    assert 0 < plan.told.finding.share <= 0.25 + 1e-9
+    assert plan.told.finding.rounds == 6
+    assert "25% of the budget, in 6 rounds" in repr(plan)
     found = client.estimate(verb, data, **asked)
     assert np.abs(np.asarray(found.job.estimate.centers) - [4200, 18_312 + 49.5]).max() < 300
     assert np.allclose(np.log(found.job.estimate.scales), np.log([640, 25]), atol=0.5)
@@ -91,6 +88,24 @@ def test_directions_of_columns_with_wide_bounds_are_in_units_that_are_found(
     if verb == "robust-pca":
         along = found.to_sklearn().transform(frame()[["mass", "day"]])
         assert 0.8 < along.std() < 1.7
+
+
+@pytest.mark.parametrize("verb", ["robust-pca", "matrix-completion"])
+def test_bounds_are_the_units_of_columns_and_an_answer_warns_where_they_are_far_too_wide(
+    client: Client, verb: str
+) -> None:
+    wide = {"mass": {"low": 0, "high": 8e6}, "day": {"low": "1700-01-01", "high": "2500-01-01"}}
+    data = client.upload(frame(), columns={"sex": {"categories": ["f", "m"]}} | wide, confirm=True)
+    asked = {"columns": ["mass", "day"], "rank": 1, "epsilon": 1}
+    plan = client.plan(verb, data, **asked)
+    assert plan.told.finding is None
+    found = client.estimate(verb, data, **asked)
+    assert "half its declared range" in found.job.uncertainty.of
+    assert "half its declared range" in repr(found)
+    assert found.job.estimate.degrees_95 == pytest.approx(np.degrees(found.radius_95))
+    assert f"{found.radius_95:.4g} rad ({found.job.estimate.degrees_95:.3g}°)" in repr(found)
+    assert ("entries held out" in repr(found)) == (verb == "matrix-completion")
+    assert any("closer low and high" in words for words in found.job.uncertainty.warnings)
 
 
 def test_what_has_no_bounds_to_find_is_refused_with_a_word(client: Client) -> None:

@@ -430,7 +430,10 @@ def test_a_body_without_delta_is_the_body_that_names_none(server: Server) -> Non
     [
         ("frechet-mean", {}, False, "b984c2ffbc4c6181", "4bbc6c42861997fe"),
         ("frechet-mean", {}, True, "95d5f19abdfbbdd8", "6188415a20c2f899"),
-        ("robust-pca", {"rank": 2}, False, "1db6d8cde8bdc33b", "3c9d290810fd2beb"),
+        # Shares of variance are the default now: a stored answer without them answers only those who say that
+        # they want none. Without a choice the key is the one of those who asked for the shares before.
+        ("robust-pca", {"rank": 2}, False, "1db6d8cde8bdc33b", "48ae7da82fe75f8d"),
+        ("robust-pca", {"rank": 2, "explained": False}, False, "1db6d8cde8bdc33b", "3c9d290810fd2beb"),
         ("logistic-regression", {}, False, "506fe743dff4ee07", "5d2219ab106a527a"),
     ],
 )

@@ -60,8 +60,10 @@ class CenterSum:
         units = Columns(np.zeros(size), np.ones(size), 1.0)
         values = self._columns.clipped_sum(units, rows, clip)
         numbers = np.clip(rows[:, self.recipe.numbers], -1.0, 1.0)
-        finite = np.isfinite(rows).all(axis=1)  # the columns count another row as zero
-        squares = np.where(finite, np.vecdot(numbers, numbers), 0.0)
+        # The columns draw infinite values in to the bounds, and count a row with a NaN as zero: squares must
+        # too, or a record would have values that do not go with its squares.
+        counted = ~np.isnan(rows).any(axis=1)
+        squares = np.where(counted, np.vecdot(numbers, numbers), 0.0)
         weight = _SQUARES * clip / (self.recipe.radius * sqrt(max(numbers.shape[1], 1)))
         return _WHOLE * np.append(values, weight * squares.sum())
 

@@ -21,16 +21,32 @@ _NAMED = 10
 """Most columns that a warning names."""
 
 
+def completion_of(*, bounded: bool, means: bool) -> str:
+    """Return what a completion's subspace is, as one phrase.
+
+    Args:
+        bounded: whether it is of a table whose columns all have bounds, which are their units.
+        means: whether means were taken off.
+    """
+    units = ", each column divided by half its declared range and" if bounded else ","
+    off = "less the released column means and its own mean, and then " if means else ""
+    return (
+        f"the principal subspace of these records{units} each record {off}divided by the length of its known "
+        "part, with the second moment that these parts show"
+    )
+
+
 def completion_uncertainty(
-    statistic: GapMoment, released: Array, rank: int, release: NoisySum
+    statistic: GapMoment, released: Array, rank: int, release: NoisySum, of: str
 ) -> Uncertainty:
-    """The uncertainty of the leading subspace of a noisy moment of rows with unknown entries.
+    """Return the uncertainty of the leading subspace of a noisy moment of rows with unknown entries.
 
     Args:
         statistic: the moment.
         released: (size,) its noisy mean.
         rank: r.
         release: how it was released.
+        of: the exact moment's subspace in words.
     """
     moment, pairs = statistic.whole(released)
     eigenvalues, vectors = np.linalg.eigh(moment)
@@ -42,10 +58,7 @@ def completion_uncertainty(
     # Whatever the law of rows no longer than 1: so large if all that there is were spread over all entries.
     unlike, _ = _turned(eigenvalues, rank, np.maximum(by_chance, 1 / (statistic.dim**2 * release.n)))
     return Uncertainty(
-        of=(
-            "the principal subspace of these records, each divided by the length of its known part, with the "
-            "second moment that these parts show"
-        ),
+        of=of,
         standard_deviation=turn.standard_deviation,
         radius_95=turn.radius_95,
         noise=turn.radius_95,

@@ -6,13 +6,15 @@ the subspace, plus noise. The columns' means are released. A row's own mean and 
 known entries, by least squares with a ridge, and are never released.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 
-from privest.arrays import Array
+from privest.arrays import Array, seen_by
 from privest.estimators.subspace.gap_moment import GapMoment
+from privest.estimators.subspace.spherical import orthonormal
 from privest.privacy.clipping import any_floats
 
 _OWN = 1.0
@@ -25,6 +27,12 @@ _SEED = int.from_bytes(b"held out")
 """Seed of the public draw of these parts."""
 
 _LEAST_RIDGE, _MOST_RIDGE = 1e-3, 1e3
+
+_LOUD = 0.3
+"""Noise on the columns' means, over the size of entries about them, from which on an answer warns."""
+
+_SURE = 2.0
+"""Deviations of the noise that a difference of errors has to exceed to be seen."""
 
 
 @any_floats
@@ -65,8 +73,10 @@ class KnownSums:
         weight = clip / np.sqrt(2.0 * np.maximum(known.sum(axis=1), 1.0))
         return np.concatenate([weight @ values, weight @ known])
 
-    def means(self, released: Array, deviation: float) -> Array:
-        """(dim,) means of the columns, drawn to the mean of all by as much as noise hides them.
+    def means(self, released: Array, deviation: float) -> tuple[Array, float]:
+        """Return (dim,) means of the columns, drawn to the mean of all by as much as noise hides them.
+
+        The root mean square of the noise on a column's mean before that stands beside them.
 
         Args:
             released: (size,) mean.
@@ -77,7 +87,12 @@ class KnownSums:
         off, noise = sums / counts - middle, (deviation / counts) ** 2
         spread = max(float(np.mean(off**2 - noise)), 0.0)
         kept = spread / np.maximum(spread + noise, 1e-300)
-        return np.clip(middle + kept * off, -1.0, 1.0)
+        return np.clip(middle + kept * off, -1.0, 1.0), sqrt(float(np.mean(noise)))
+
+
+def _within_bounds(means: Array) -> Array:
+    """Return means within [−1, 1], with 0 for NaN: what is asked about may be any floats."""
+    return np.clip(np.nan_to_num(means), -1.0, 1.0)
 
 
 def _left(values: Array, known: Array, means: Array) -> tuple[Array, Array]:
@@ -116,7 +131,7 @@ class LeftMoment:
     def clipped_sum(self, means: Array, rows: Array, clip: float) -> Array:
         """Σ over rows, about the (dim,) `means`; see `Statistic`."""
         values, known = _known(rows)
-        left = np.where(known > 0, _left(values, known, means)[0], np.nan)
+        left = np.where(known > 0, _left(values, known, _within_bounds(means))[0], np.nan)
         return self.moment.clipped_sum(None, left, clip)
 
 
@@ -125,23 +140,31 @@ class Completed:
     """A fitted completion.
 
     Attributes:
-        means: (dim,) of the columns.
-        basis: (dim, rank).
-        ridge: (rank,) penalty on a row's coefficient of each direction.
+        means: (dim,) of the columns, within [−1, 1].
+        basis: (dim, rank) orthonormal columns; coordinate axes take the place of others.
+        ridge: (rank,) penalty on a row's coefficient of each direction. Its least value keeps every row's
+            equations solvable.
     """
 
     means: Array
     basis: Array
     ridge: Array
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "means", _within_bounds(self.means))
+        object.__setattr__(self, "basis", orthonormal(self.basis))
+        ridge = np.nan_to_num(self.ridge, nan=_MOST_RIDGE)
+        object.__setattr__(self, "ridge", np.clip(ridge, _LEAST_RIDGE, _MOST_RIDGE))
+
     def values(self, rows: Array, known: Array) -> Array:
-        """(n, dim) completed rows, by their known values and zeros elsewhere."""
+        """Return (n, dim) completed rows, by their known values and zeros elsewhere."""
         left, own = _left(rows, known, self.means)
         rank = self.basis.shape[1]
         products = (self.basis[:, :, None] * self.basis[:, None, :]).reshape(len(self.basis), -1)
-        gram = (known @ products).reshape(-1, rank, rank) + np.diag(self.ridge)
-        weights = np.linalg.solve(gram, (left @ self.basis)[..., None])[..., 0]
-        return np.clip(self.means + own[:, None] + weights @ self.basis.T, -1.0, 1.0)
+        gram = seen_by(known, np.ascontiguousarray(products.T)).reshape(-1, rank, rank) + np.diag(self.ridge)
+        along = seen_by(left, np.ascontiguousarray(self.basis.T))
+        weights: Array = np.linalg.solve(gram, along[..., None])[..., 0].astype(np.float64)
+        return np.clip(self.means + own[:, None] + seen_by(weights, self.basis), -1.0, 1.0)
 
 
 def ridge_of(eigenvalues: Array, rank: int, noise: float) -> Array:
@@ -187,7 +210,47 @@ class HeldOut:
         told = np.stack([squares, alone], axis=1) / np.maximum(known.sum(axis=1), 1.0)[:, None]
         return clip / sqrt(2.0) * np.minimum(np.nan_to_num(told), 1.0).sum(axis=0)
 
-    def errors(self, released: Array) -> tuple[float, float]:
-        """Root mean square errors of the completion and of the column means, in halves of declared widths."""
-        first, second = (sqrt(min(max(sqrt(2.0) * float(each), 0.0), 1.0)) for each in released)
-        return first, second
+    def errors(self, released: Array, deviation: float) -> "HeldOutErrors":
+        """Return the errors by a released mean with the clip 1.
+
+        Args:
+            released: (2,) mean.
+            deviation: of the noise on each of its numbers.
+        """
+        squares = np.clip(sqrt(2.0) * released, 0.0, 1.0)
+        return HeldOutErrors(float(squares[0]), float(squares[1]), sqrt(2.0) * deviation)
+
+
+@dataclass(frozen=True)
+class HeldOutErrors:
+    """Noisy mean squared errors on entries that are held out, in halves of declared widths.
+
+    Attributes:
+        completed: square of a completion's error.
+        alone: square of the column means' error.
+        deviation: of the noise on each of the two squares.
+    """
+
+    completed: float
+    alone: float
+    deviation: float
+
+    def warnings(self, noise: float) -> Iterator[str]:
+        """Yield the warnings that means may be noise, and that completed entries are not seen to be better.
+
+        Args:
+            noise: root mean square of the noise on a column's mean.
+        """
+        length = sqrt(max(self.alone - _SURE * self.deviation, 0.0))
+        if (share := min(1.0, noise / max(length, 1e-300))) >= _LOUD:
+            yield (
+                f"the noise on the released means is up to {share:.0%} as large as an entry less its "
+                "column's mean usually is, so that directions may be those of this noise: declare closer low "
+                "and high, take fewer columns or a larger epsilon"
+            )
+        if self.alone - self.completed <= _SURE * sqrt(2.0) * self.deviation:
+            yield (
+                "entries that were held out are not seen to be completed better "
+                f"({sqrt(self.completed):.3g}) than by the means of their columns ({sqrt(self.alone):.3g}): "
+                "take a smaller rank or a larger epsilon"
+            )

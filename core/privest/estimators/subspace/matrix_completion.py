@@ -15,7 +15,11 @@ import numpy as np
 from privest.arrays import Array
 from privest.estimators.base import Estimator, require
 from privest.estimators.column_scales import ColumnScales
-from privest.estimators.subspace.completion_error import chosen_steps_uncertainty, completion_uncertainty
+from privest.estimators.subspace.completion_error import (
+    chosen_steps_uncertainty,
+    completion_of,
+    completion_uncertainty,
+)
 from privest.estimators.subspace.completion_losses import CompletionGradient
 from privest.estimators.subspace.completion_means import Completed, HeldOut, KnownSums, LeftMoment, ridge_of
 from privest.estimators.subspace.completion_schedule import DataModel
@@ -120,8 +124,8 @@ class Completion(NamedRows):
     held_out_error: Annotated[
         float | None,
         Doc(
-            "with means: root mean square error on known entries that are held out, in halves of the "
-            "declared ranges; noisy"
+            "with means: root mean square error of this completion on known entries that are held out, in "
+            "halves of the declared ranges; noisy"
         ),
     ] = field(default=None, kw_only=True)
     column_means_error: Annotated[
@@ -324,7 +328,9 @@ def _completion(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
     released = gate.mean(None, "moment")
     basis = with_signs(principal(statistic.whole(released)[0], rank))
     if not steps:
-        found = completion_uncertainty(statistic, released, rank, planned.releases[0])
+        recipe = planned.shape.recipe
+        of = completion_of(bounded=recipe is not None and recipe.is_bounded, means=False)
+        found = completion_uncertainty(statistic, released, rank, planned.releases[0], of)
         return Completion(basis, uncertainty=found)
     basis = with_signs(descent(basis, gate, asked=lambda at: at, rounds=planned.rounds))
     most = Grassmann(*basis.shape).natural_radius
@@ -334,8 +340,8 @@ def _completion(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
 def _completion_after_means(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
     """The private subspace of what means leave, and how well it completes rows."""
     dim, rank = planned.shape.dim, planned.rank
-    sums, moment, _ = planned.releases
-    means = KnownSums(dim).means(gate.mean(None, "known-sums"), sums.deviation)
+    sums, moment, score = planned.releases
+    means, unsure = KnownSums(dim).means(gate.mean(None, "known-sums"), sums.deviation)
     statistic = GapMoment(dim)
     released = gate.mean(means, "left")
     whole = statistic.whole(released)[0]
@@ -343,31 +349,18 @@ def _completion_after_means(planned: MatrixCompletionPlan, gate: Oracle) -> Comp
     basis = with_signs(vectors[:, ::-1][:, :rank])
     noise = sqrt(2.0 * dim) * statistic.noise(moment.deviation)
     fit = Completed(means, basis, ridge_of(eigenvalues[::-1], rank, noise))
-    error, alone = HeldOut().errors(gate.mean(fit, "held-out"))
-    told = completion_uncertainty(statistic, released, rank, moment)
-    of = (
-        "the principal subspace of these records less the released means of the columns and each record's "
-        "own mean, and divided by the length of its known part, with the second moment that these parts show"
-    )
-    warnings = (*told.warnings, *_no_better(error, alone))
+    errors = HeldOut().errors(gate.mean(fit, "held-out"), score.deviation)
+    of = completion_of(bounded=True, means=True)
+    told = completion_uncertainty(statistic, released, rank, moment, of)
     return Completion(
         basis,
         centers=means,
         scales=np.ones(dim),
         ridge=fit.ridge,
-        held_out_error=error,
-        column_means_error=alone,
-        uncertainty=replace(told, of=of, warnings=warnings),
+        held_out_error=sqrt(errors.completed),
+        column_means_error=sqrt(errors.alone),
+        uncertainty=replace(told, warnings=(*errors.warnings(unsure), *told.warnings)),
     )
-
-
-def _no_better(error: float, alone: float) -> Iterator[str]:
-    """The warning that completed entries are no nearer than the means of their columns, or none."""
-    if error >= alone:
-        yield (
-            f"entries that were held out are completed no better ({error:.3g}) than by the means of their "
-            f"columns ({alone:.3g}): take a smaller rank or a larger epsilon"
-        )
 
 
 MATRIX_COMPLETION = Estimator(

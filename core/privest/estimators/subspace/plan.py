@@ -33,7 +33,14 @@ _USEFUL = 0.25
 class NamedRows(Answer):
     """A subspace that names the rows of its basis where they are columns of a table."""
 
-    basis: Annotated[Array, Doc("rows of a matrix with orthonormal columns", axes=(2,))]
+    basis: Annotated[
+        Array,
+        Doc(
+            "rows of a matrix with orthonormal columns, the most variance first; in each column the entry of "
+            "largest size is positive",
+            axes=(2,),
+        ),
+    ]
     columns: Annotated[
         tuple[str, ...] | None, Doc("of a table: the columns and categories that the rows stand for")
     ] = field(default=None, kw_only=True)

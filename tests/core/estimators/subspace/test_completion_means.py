@@ -7,8 +7,9 @@ import pytest
 from scipy.optimize import minimize
 
 from privest.estimators.subspace import matrix_completion
-from privest.estimators.subspace.completion_means import Completed, HeldOut, KnownSums, ridge_of
+from privest.estimators.subspace.completion_means import Completed, HeldOut, KnownSums, LeftMoment, ridge_of
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
+from privest.manifolds.grassmann import Grassmann
 from privest.metadata import PartialVectorsMetadata
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
@@ -59,7 +60,7 @@ def test_rank_2_is_clearly_better_than_the_means_of_the_columns_and_says_so():
         # Held-out entries are completed from fewer than all known ones.
         assert 2 * found.held_out_error == pytest.approx(error, rel=0.08)
         assert 2 * found.column_means_error == pytest.approx(alone, rel=0.08)
-        assert not any("no better" in words for words in found.uncertainty.warnings)
+        assert not any("not seen to be completed better" in words for words in found.uncertainty.warnings)
 
 
 def test_a_rank_too_large_is_no_worse():
@@ -72,7 +73,7 @@ def test_where_nothing_hangs_together_the_answer_says_so():
     rng = np.random.default_rng(3)
     rows = np.where(rng.random((N, DIM)) < 0.34, rng.integers(1, 6, (N, DIM)), np.nan)
     _, found = answered(rows, 2, 1.0, ScaledNoise(seed=72))
-    assert any("no better" in words for words in found.uncertainty.warnings)
+    assert any("not seen to be completed better" in words for words in found.uncertainty.warnings)
 
 
 def test_answers_are_in_the_columns_units():
@@ -85,7 +86,7 @@ def test_answers_are_in_the_columns_units():
 
 
 def test_the_noise_drawn_is_what_the_budget_pays_for():
-    """By diameters worked out here: √2 for sums, 1 for errors, and √(2·.97² + 1 − .97²) for the moment."""
+    """The diameters are worked out here: √2 for sums, 1 for errors, √(2·.97² + 1 − .97²) for the moment."""
     rows, _ = ratings()
     target = PrivacyTarget(1.0, N**-1.5)
     plan = matrix_completion.plan(MatrixCompletionSpec(2), shape_of(), target)
@@ -126,6 +127,36 @@ def test_unusual_rows_have_finite_answers(value):
     _, found = answered(np.full((N, DIM), value), 2, 1.0, ScaledNoise(seed=74))
     for each in (found.basis, found.centers, found.ridge, found.held_out_error, found.column_means_error):
         assert np.isfinite(each).all()
+
+
+BAD = {
+    "a constant column": lambda rows: np.column_stack([np.full(len(rows), 4.0), rows[:, 1:]]),
+    "collinear columns": lambda rows: np.column_stack([rows[:, 1], rows[:, 1:]]),
+    "more columns than rows": lambda rows: rows[:20],
+    "a column of gaps": lambda rows: np.column_stack([np.full(len(rows), np.nan), rows[:, 1:]]),
+    "bounds a hundred times too wide": lambda rows: rows,
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_tables_have_finite_answers_with_an_honest_radius_and_a_warning_where_they_are_useless(name):
+    """20 runs: where 95 % are due, chance has fewer than 16 once in 400."""
+    rows, wide = BAD[name](ratings()[0]), name.startswith("bounds")
+    shape, target = shape_of(len(rows), 401.0 if wide else 5.0), PrivacyTarget(1.0, N**-1.5)
+    plan = matrix_completion.plan(MatrixCompletionSpec(2), shape, target)
+    hits, statistic = 0, LeftMoment(DIM)
+    for seed in range(20):
+        noise = ScaledNoise(seed=[75, seed])
+        gate = Gate(Records(rows, 1, recipe=shape.recipe), plan.statistics, plan.releases, noise)
+        found = matrix_completion.run(plan, gate)
+        for each in (found.basis, found.centers, found.ridge, found.held_out_error, found.degrees_95):
+            assert np.isfinite(each).all()
+        sums = statistic.clipped_sum(found.centers, shape.recipe(rows), 1.0)
+        exact = np.linalg.eigh(statistic.moment.whole(sums / len(rows))[0])[1][:, ::-1][:, :2]
+        hits += Grassmann(DIM, 2).dist(exact, found.basis) <= found.uncertainty.radius_95
+        if wide or len(rows) < DIM:
+            assert found.uncertainty.warnings
+    assert hits >= 16
 
 
 def test_means_are_for_bounded_tables_and_one_moment():

@@ -132,8 +132,8 @@ def test_two_records_of_any_values_are_no_further_apart_than_the_diameter_of_the
         for at, column in enumerate(columns):
             for row in (0, 1):
                 share = 0.5 + 0.5 * np.sin(free[row * size + at])
-                many = {"number": None, "boolean": 2}.get(column.type, 3)
-                rows[row, at] = 10 * share if many is None else min(int(share * many), many - 1)
+                many = {"number": 0, "boolean": 2, "category": 3}[column.type]
+                rows[row, at] = min(int(share * many), many - 1) if many else 10 * share
         vectors = [statistic.clipped_sum(None, recipe(rows[[row]]), 1.0) for row in (0, 1)]
         assert max(np.linalg.norm(each) for each in vectors) <= 1 + 1e-12
         return -float(np.linalg.norm(vectors[0] - vectors[1]))
@@ -170,6 +170,7 @@ BAD = {
     "collinear columns": lambda rows: np.column_stack([rows[:, 1], rows[:, 1:]]),
     "all rows equal": lambda rows: np.tile(rows[0], (len(rows), 1)),
     "more columns than rows": lambda rows: rows[:4],
+    "a column of gaps": lambda rows: np.column_stack([np.full(len(rows), np.nan), rows[:, 1:]]),
 }
 
 
