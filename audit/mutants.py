@@ -48,8 +48,14 @@ from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.linear_model.losses.scores import RightAnswersOfEach
 from privest.estimators.linear_model.losses.spread import LengthCounts
 from privest.estimators.linear_model.newton import NewtonSolver
+from privest.estimators.subspace import (
+    column_center,
+    completion_means,
+    reaper_losses,
+    robust_pca,
+    second_moment,
+)
 from privest.estimators.subspace import losses as subspace_losses
-from privest.estimators.subspace import reaper_losses, robust_pca, second_moment
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.second_moment import SecondMoment
 from privest.metadata import DatasetMetadata
@@ -160,6 +166,12 @@ def _put(where: object, what: str, by: object, *, create: bool = False) -> Plant
 def _computed(kind: type, what: str) -> Callable[[Any], Any]:
     """How a property is made."""
     return vars(kind)[what].fget
+
+
+def _half_as_wide(kind: Any) -> Plant:
+    """A statistic that claims half of its diameter."""
+    own = kind.diameter
+    return _put(kind, "diameter", lambda self, clip: own(self, clip) / 2)
 
 
 def _all(*plants: Plant) -> Plant:
@@ -585,6 +597,20 @@ def _of_errors() -> Iterator[Mutant]:
             f"C for √2·C, of a {of}'s histogram",
             line,
             _put(kind, "diameter", lambda _, clip: clip),
+        )
+    yield Mutant(
+        "center-squares",
+        "squares beside a table's means with twice the weight that their diameter allows",
+        "diameter-center-sum",
+        _put(column_center, "_SQUARES", 3.0),
+    )
+    for kind, line in (
+        (completion_means.KnownSums, "diameter-known-sums"),
+        (completion_means.HeldOut, "diameter-held-out"),
+    ):
+        name = line.removeprefix("diameter-")
+        yield Mutant(
+            f"{name}-diameter", f"half the diameter, of {kind.description}", line, _half_as_wide(kind)
         )
     yield Mutant(
         "relaxation-diameter",

@@ -7,6 +7,7 @@ from importlib import import_module
 
 NAMES = (
     "ordinary",
+    "ordinary_points",
     "ordinary_classifiers",
     "frechet_mean",
     "planning",

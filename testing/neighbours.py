@@ -46,7 +46,9 @@ from privest.estimators.linear_model.losses.scores import (
 )
 from privest.estimators.linear_model.losses.spread import ClassCounts, FeatureSpread, LengthCounts
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
+from privest.estimators.subspace.column_center import CenterSum
 from privest.estimators.subspace.completion_losses import CompletionGradient
+from privest.estimators.subspace.completion_means import Completed, HeldOut, KnownSums, LeftMoment
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.losses import (
@@ -249,16 +251,21 @@ def _of_points() -> Iterator[Case]:
         def asked(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, float]:
             return place(free[:-1]), 0.3 * float(np.exp(np.clip(free[-1], -2, 2)))
 
-        yield Case(ScaledGradient(space), 1.0, record, asked, (size, size + 1))
+        def shifted(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, Array, float]:
+            point, center = np.split(free[:-1], 2)
+            return place(point), center, float(np.exp(np.clip(free[-1], -2, 2)))
+
+        yield Case(ScaledGradient(space), 1.0, record, shifted, (size, 2 * size + 1))
         yield Case(DistanceCounts(space), 1.0, record, asked, (size, size + 1))
 
-        def among(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, Array]:
-            return place(free), np.array([0.1, 0.3, 1.0, 3.0])
+        def among(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, Array, Array, float]:
+            center, point = map(place, np.split(free, 2))
+            return point, np.array([0.1, 0.3, 1.0, 3.0]), center, 1.0
 
         def candidates(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, ...]:
             return tuple(map(place, np.split(free, 2)))
 
-        yield Case(DistanceShares(space, 4), 1.0, record, among, (size, size))
+        yield Case(DistanceShares(space, 4), 1.0, record, among, (size, 2 * size))
         yield Case(CandidateDistances(space, 2, 1.0), 1.0, record, candidates, (size, 2 * size))
         yield Case(Range(space, 1.0, is_declared=True).counts, 1.0, record, asked, (size, size + 1))
         away = Viewed(ColumnCounts(1, 4), Distance(space, place(np.full(size, 0.1))))
@@ -294,8 +301,7 @@ def _of_tables() -> Iterator[Case]:
         scale = np.exp(np.clip(free[3:6], -2, 2))
         return Columns(free[:3], scale, 2.0), (np.zeros(3), 3.0)
 
-    for statistic in (ScaledGradient(space), DistanceCounts(space)):
-        yield Case(Standardised(statistic), 1.0, _row, units, (3, 6))
+    yield Case(Standardised(DistanceCounts(space)), 1.0, _row, units, (3, 6))
     some = Coordinates(("a", "b", "c"), (0, 2, 3), (-1, 4, -1), np.zeros(3), np.ones(3))
     yield Case(Viewed(ColumnCounts(3, 4), some), 1.0, _row, _rising, (5, 12))
 
@@ -326,6 +332,7 @@ def _of_column_sums() -> Iterator[Case]:
             return Columns(np.where(numbers, np.clip(free[:size], -1, 1), 0.0), scale, 1.0)
 
         yield Case(ColumnSum(recipe), 1.0, image, interval, (len(columns), 2 * size))
+        yield Case(CenterSum(recipe), 1.0, image, lambda _: None, (len(columns), 0))
 
 
 def _of_vectors() -> Iterator[Case]:
@@ -353,6 +360,9 @@ def _of_vectors() -> Iterator[Case]:
     # Any two rows in different bins are as far apart as can be: the first pair of a search may be such.
     yield Case(DistanceHistogram(), 1.0, _row, lambda free: Frame(_frame(_DIM, free)), framed)
     yield Case(GapMoment(_DIM), 1.0, _row, _nothing, (_DIM, 0))
+    yield Case(KnownSums(_DIM), 1.0, _row, _nothing, (_DIM, 0))
+    yield Case(LeftMoment(_DIM), 1.0, _row, np.tanh, (_DIM, _DIM))
+    yield Case(HeldOut(), 1.0, _row, _completed, (_DIM, _DIM * (_RANK + 1)))
     for clip in (0.3, 0.05):
         yield Case(CompletionGradient(_DIM, _RANK), clip, _row, partial(_frame, _DIM), framed)
     candidates = (_DIM, _DIM * (_RANK + 1) + _RANK + 1)
@@ -362,6 +372,11 @@ def _of_vectors() -> Iterator[Case]:
     count = 2 * _RANK + 2  # compared at the least scale: at a larger one no loss comes near 1
     alike = partial(_candidates, count, 0.15)
     yield Case(CandidateScores(count), sqrt(count), _row, alike, candidates)
+
+
+def _completed(free: Array) -> Completed:
+    """A completion by any means and basis."""
+    return Completed(np.tanh(free[:_DIM]), _frame(_DIM, free[_DIM:]), np.full(_RANK, 0.3))
 
 
 def _both(free: Array) -> tuple[SubspaceQuery, SubspaceQuery]:

@@ -35,3 +35,8 @@ def forked_with(module: str) -> Iterator[None]:
         # It would wait for all that was forked from it.
         os.kill(own._forkserver_pid, signal.SIGKILL)  # pyright: ignore[reportAttributeAccessIssue]
         own._stop()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def put_parent(parents: "multiprocessing.SimpleQueue[int]") -> None:
+    """Put the id of this process's parent into a queue; test modules may not be found where it runs."""
+    parents.put(os.getppid())

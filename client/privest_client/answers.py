@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from privest_client import models, scikit_learn
 from privest_client.card import card_of
-from privest_client.features import columns_used, design, feature_names, filled, indicators
+from privest_client.features import columns_used, design, feature_names, filled, indicators, names_to_ask
 from privest_client.frames import beside, framed
 from privest_client.plotting import drawn
 from privest_client.reading import Cells, Shown, brief, with_error
@@ -365,15 +365,34 @@ class Completion(Estimate):
         """Angle between it and the subspace that 95 % of runs do not exceed."""
         return self.job.uncertainty.radius_95
 
+    @property
+    def held_out_error(self) -> float | None:
+        """Error on known entries that were held out, in halves of declared ranges, if it was estimated."""
+        return self.job.estimate.held_out_error
+
+    @property
+    def column_means_error(self) -> float | None:
+        """The same error of the columns' means alone."""
+        return self.job.estimate.column_means_error
+
     def complete(self, vector: Array) -> Array:
         """A vector whose unknown entries, NaN, are filled in: least squares on those that are known.
 
+        Where the answer has means of the columns, its own mean and the ridge of the answer are part of that.
+
         Args:
-            vector: (d,).
+            vector: (d,) in the columns' own units.
         """
-        known = np.isfinite(vector)
-        weights, *_ = np.linalg.lstsq(self.basis[known], vector[known])
-        return np.where(known, vector, self.basis @ weights)
+        known, found = np.isfinite(vector), self.job.estimate
+        centers, scales = np.array(found.centers or 0.0), np.array(found.scales or 1.0)
+        left = (vector - centers) / scales
+        if found.ridge is None:
+            weights, *_ = np.linalg.lstsq(self.basis[known], left[known])
+            return np.where(known, vector, centers + scales * (self.basis @ weights))
+        own = left[known].sum() / (known.sum() + 1)  # as the service fits: drawn to 0 by one entry
+        basis = self.basis[known]
+        weights = np.linalg.solve(basis.T @ basis + np.diag(found.ridge), basis.T @ (left[known] - own))
+        return np.where(known, vector, centers + scales * (own + self.basis @ weights))
 
     def _covered(self) -> Covered:
         return Covered(unit=" rad")
@@ -487,12 +506,27 @@ class LinearClassifier(Estimate):
         """The column of a table that it tells; None of labelled rows, which have declared theirs."""
         return getattr(self.job.estimate, "label", None)
 
+    def _said(self) -> list[tuple[str, str]]:
+        told = "; ".join(f"{column}: {', '.join(each)}" for column, each in self.references.items())
+        return [*([("relative to", told)] if told else []), *super()._said()]
+
+    @property
+    def references(self) -> dict[str, list[str]]:
+        """Categories that coefficients of the others are relative to, by column; empty if there are none."""
+        told = getattr(self.job.estimate, "references", None) or ()
+        return {each.column: [*each.categories] for each in told}
+
     @property
     def features(self) -> list[str] | None:
         """The columns of a table that it tells the label by; None of labelled rows."""
         if self.schema is None or self.schema["kind"] != "table":
             return None
         return columns_used(self.feature_names, self.schema)
+
+    @property
+    def names_to_ask(self) -> list[str] | None:
+        """The features of a table by the names of a query for the same ones; None of labelled rows."""
+        return None if self.features is None else names_to_ask(self.feature_names, self.schema or {})
 
     def _covered(self) -> Covered:
         sampled = self.job.estimate.sampling is not None
@@ -564,13 +598,29 @@ class Score(Estimate):
             "by noise and having few records, from the score on all records like these", sampling=True
         )
 
+    @property
+    def these_records(self) -> tuple[float, float]:
+        """Ends of the 95 % interval of the score on these very records: it covers the noise alone."""
+        return self._ends("these_records", self.job.estimate.standard_error)
+
+    @property
+    def population(self) -> tuple[float, float]:
+        """Ends of the 95 % interval of the score on new records: it covers noise and the sampling of rows."""
+        return self._ends("population", self.standard_error)
+
+    def _ends(self, name: str, error: float) -> tuple[float, float]:
+        """Return a stated interval, or of an older service the one of a standard error."""
+        stated, reach = getattr(self.job.estimate, name, None), _times(0.95) * error
+        return (self.value - reach, self.value + reach) if stated is None else (stated.low, stated.high)
+
     def _numbers(self, level: float) -> Numbers:
-        reach = _times(level) * self.standard_error
+        factor = _times(level) / _times(0.95)
+        low, high = (self.value + factor * (end - self.value) for end in self.population)
         return {
             "name": [self.job.estimate.metric],
             "value": [self.value],
-            "low": [max(0.0, self.value - reach)],
-            "high": [min(1.0, self.value + reach)],
+            "low": [max(0.0, low)],
+            "high": [min(1.0, high)],
         }
 
 

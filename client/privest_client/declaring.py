@@ -10,7 +10,7 @@ import numpy as np
 
 from privest_client.cells import FORMATS, Column, is_number_format, number_of, proposed_formats, read
 
-_PARTS = ("type", "low", "high", "categories", "missing", "fill", "format", "number_format")
+_PARTS = ("type", "low", "high", "categories", "reference", "missing", "fill", "format", "number_format")
 _TYPES = ("number", "integer", "category", "boolean", "date")
 _MISSING = ("refused", "category", "filled")
 _OTHERS = {"min": "low", "max": "high", "values": "categories", "levels": "categories", "dtype": "type"}

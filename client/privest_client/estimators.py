@@ -196,7 +196,7 @@ class Estimates(ABC):
         turns: int = 1,
         halvings: int | None = None,
         epochs: int | None = None,
-        explained: bool = False,
+        explained: bool | None = None,
         adaptive: bool = True,
     ) -> answers.Subspace:
         """The private subspace that most rows lie near; see `estimate` for the arguments of all.
@@ -228,9 +228,11 @@ class Estimates(ABC):
                 reaper; optional.
             consensus: choose the start, by a bounded loss, among subspaces of one with a dimension
                 more; True or False; optional.
-            center: estimate a centre within `norm_bound` and take it off the rows, for 15 % of the
-                budget; by default of tables alone, whose first direction else leads from the
-                bounds' middles to the means; True or False; optional.
+            center: estimate a centre and take it off the rows. Where all columns of a table have
+                bounds it is the columns' means, for 4.5 % of the budget; elsewhere a point within
+                `norm_bound` that no far row moves much, for 15 %. By default of tables alone, whose
+                first direction else leads from the bounds' middles to the means; True or False;
+                optional.
             steps: of the descent; of `rsvrg` in an epoch; a whole number at least 1; optional.
             step_size: of its first step; a number above 0 and at most 1000; optional.
             scale: c of the losses `bounded` and `redescending`, as a share of a row's length; a
@@ -249,12 +251,14 @@ class Estimates(ABC):
                 the subspace exactly pull as hard from near as from far, and each halving halves the
                 error that they leave; a whole number at least 1 and at most 60; optional.
             epochs: of `rsvrg`: number of epochs, S; a whole number at least 1; optional.
-            explained: estimate also the share of variance along each direction, for 5 % of the
-                budget; True or False; by default False.
-            adaptive: look at noisy distances first, and take plain PCA (`squared`) unless rows near
-                a subspace stand out from the others; only with the loss `redescending`, up to 1,000
-                columns, and where no solver, start or anything of the descent is chosen; True or
-                False; by default True.
+            explained: tell also the share of variance along each direction, which is the default:
+                at no cost where a second moment is released (`start` is `analyze-gauss`), else for
+                5 % of the budget; True or False; optional.
+            adaptive: look at noisy distances first, for a tenth of the budget at most, and take
+                plain PCA (`squared`) unless some rows stand out as near a subspace. Only with the
+                loss `redescending`, up to 1,000 columns, and where no solver, start or anything of
+                the descent is chosen. A table with columns of yes or no or of categories has plain
+                PCA at once; True or False; by default True.
         """
         return self.estimate(
             "robust-pca",
@@ -305,6 +309,7 @@ class Estimates(ABC):
         local_steps: int = 1,
         server_step: float = 1.0,
         turns: int = 1,
+        means: bool | None = None,
     ) -> answers.Completion:
         """The private subspace of rows with unknown entries; see `estimate` for the arguments of all.
 
@@ -333,6 +338,10 @@ class Estimates(ABC):
             turns: owners of several datasets take part by turns: all in the first round of the
                 descent, and each in every so many-th after it. Its last answer stands for it in
                 between; a whole number at least 1 and at most 100; by default 1.
+            means: fit what is left after the means of the columns, which are released, and each
+                row's own mean; tell the error on entries that are held out. It takes a quarter of
+                the budget. By default of tables whose columns all have bounds, where no descent is
+                asked for; True or False; optional.
         """
         return self.estimate(
             "matrix-completion",
@@ -351,6 +360,7 @@ class Estimates(ABC):
             local_steps=local_steps,
             server_step=server_step,
             turns=turns,
+            means=means,
         )
 
     def logistic_regression(
@@ -393,8 +403,10 @@ class Estimates(ABC):
                 begun. The answer then goes on without their records, and states no error; a whole
                 number at least 0 and at most 99; by default 0.
             label: of a table: a column of categories, or a boolean one; a text; optional.
-            features: of a table: names of the features; by default all other columns; a list;
-                optional.
+            features: of a table: the features; by default all other columns. A column of categories
+                stands for an indicator of every category but its reference. Single ones are named
+                as `species=Adelie`, those of several categories together as
+                `species=Adelie|Gentoo`, and those of gaps as `sex missing`; a list; optional.
             solver: `newton` (noisy gradients and Hessians, which also tell how far off coefficients
                 are), `clipped` (descent on clipped gradients, for much noise), or a descent: `gd`,
                 `hb` (heavy ball), `nag` (Nesterov), `masg` (in stages of shrinking steps), of which
@@ -486,8 +498,10 @@ class Estimates(ABC):
                 begun. The answer then goes on without their records, and states no error; a whole
                 number at least 0 and at most 99; by default 0.
             label: of a table: a column of categories, or a boolean one; a text; optional.
-            features: of a table: names of the features; by default all other columns; a list;
-                optional.
+            features: of a table: the features; by default all other columns. A column of categories
+                stands for an indicator of every category but its reference. Single ones are named
+                as `species=Adelie`, those of several categories together as
+                `species=Adelie|Gentoo`, and those of gaps as `sex missing`; a list; optional.
             coefficients: a number for each feature; with more than two classes a list for each
                 class; a list.
             intercept: a number; with more than two classes one for each class; a number or a list.
@@ -542,8 +556,10 @@ class Estimates(ABC):
                 begun. The answer then goes on without their records, and states no error; a whole
                 number at least 0 and at most 99; by default 0.
             label: of a table: a column of categories, or a boolean one; a text; optional.
-            features: of a table: names of the features; by default all other columns; a list;
-                optional.
+            features: of a table: the features; by default all other columns. A column of categories
+                stands for an indicator of every category but its reference. Single ones are named
+                as `species=Adelie`, those of several categories together as
+                `species=Adelie|Gentoo`, and those of gaps as `sex missing`; a list; optional.
             candidates: from 2 to 20, each like a question for a logistic regression; a list.
         """
         return self.estimate(
@@ -700,7 +716,7 @@ class AsyncEstimates(ABC):
         turns: int = 1,
         halvings: int | None = None,
         epochs: int | None = None,
-        explained: bool = False,
+        explained: bool | None = None,
         adaptive: bool = True,
     ) -> answers.Subspace:
         """See `Client.robust_pca`."""
@@ -753,6 +769,7 @@ class AsyncEstimates(ABC):
         local_steps: int = 1,
         server_step: float = 1.0,
         turns: int = 1,
+        means: bool | None = None,
     ) -> answers.Completion:
         """See `Client.matrix_completion`."""
         return await self.estimate(
@@ -772,6 +789,7 @@ class AsyncEstimates(ABC):
             local_steps=local_steps,
             server_step=server_step,
             turns=turns,
+            means=means,
         )
 
     async def logistic_regression(

@@ -54,8 +54,21 @@ def feature_names(schema: Mapping[str, Any]) -> list[str]:
 
 def columns_used(names: Sequence[str], schema: Mapping[str, Any]) -> list[str]:
     """The names of the columns that these features come from."""
-    made = {feature.name: column["name"] for column in columns_of(schema) for feature in _features(column)}
-    return list(dict.fromkeys(made[name] for name in names))
+    made = _made(names, schema)
+    return list(dict.fromkeys(made[name][0]["name"] for name in names))
+
+
+def names_to_ask(names: Sequence[str], schema: Mapping[str, Any]) -> list[str]:
+    """Return the names by which a query asks for these features: gaps of a value come with its column."""
+    made = _made(names, schema)
+    return [
+        name
+        for name in names
+        if (column := made[name][0])["name"] != name.removesuffix(" missing")
+        or name == column["name"]
+        or column["type"] == "category"
+        or column.get("missing") == "category"
+    ]
 
 
 def indicators(schema: Mapping[str, Any] | None) -> set[str]:
@@ -121,11 +134,7 @@ def design(rows: Any, names: Sequence[str], schema: Mapping[str, Any] | None) ->
     if schema is None:
         raise SchemaMismatch("nothing is known of the columns of this model: pass an array of its features")
     frame = named(rows)
-    images = {
-        feature.name: (column, feature.image)
-        for column in columns_of(schema)
-        for feature in _features(column)
-    }
+    images = _made(names, schema)
     if unknown := [name for name in names if name not in images]:
         raise SchemaMismatch(f"the schema has no column for {', '.join(unknown[:_SHOWN])}")
     used = {column["name"]: column for column, _ in (images[name] for name in names)}
@@ -134,7 +143,7 @@ def design(rows: Any, names: Sequence[str], schema: Mapping[str, Any] | None) ->
     found = {name: read(frame[name], column) for name, column in used.items()}
     if faults := [f"{name}: {fault}" for name in used for fault in _faults(found[name], used[name])]:
         raise SchemaMismatch("the rows do not fit the schema:\n  " + "\n  ".join(faults))
-    made = [images[name][1](found[images[name][0]["name"]].numbers) for name in names]
+    made = [images[name][1].image(found[images[name][0]["name"]].numbers) for name in names]
     return np.stack(made, axis=-1) if made else np.empty((len(frame), 0))
 
 
@@ -165,6 +174,29 @@ def _faults(found: Read, column: Column) -> Iterator[str]:
         yield f"{what.get(column['type'], 'no number')}: {listed}"
     if found.gaps:
         yield f"{found.gaps} missing, and the schema refuses gaps"
+
+
+def _made(names: Sequence[str], schema: Mapping[str, Any]) -> dict[str, tuple[Column, _Feature]]:
+    """Return the features of a schema's columns by name, and those of several categories that are named."""
+    columns = columns_of(schema)
+    found = {feature.name: (column, feature) for column in columns for feature in _features(column)}
+    for name in names:
+        for column in columns if name not in found else ():
+            if merged := _merged(name, column):
+                found[name] = column, merged
+    return found
+
+
+def _merged(name: str, column: Column) -> _Feature | None:
+    """Return the indicator of several categories, as `species=Adelie|Gentoo`; None of other names."""
+    start = f"{column['name']}="
+    single = {feature.name.removeprefix(start): feature for feature in _features(column)}
+    if column.get("missing") == "category":
+        single["missing"] = single[f"{column['name']} missing"]
+    parts = name.removeprefix(start).split("|")
+    if not name.startswith(start) or not all(part in single for part in parts):
+        return None
+    return _Feature(name, lambda numbers: np.sum([single[part].image(numbers) for part in parts], axis=0))
 
 
 def _features(column: Column) -> Iterator[_Feature]:

@@ -342,7 +342,7 @@ class Features(RootModel[list[Feature]]):
         list[Feature], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    some of the question's: columns of a table, or features of labelled vectors; by default all
+    some of the question's: columns of a table or indicators of theirs, or features of labelled vectors; by default all
     """
 
 
@@ -404,7 +404,7 @@ class Candidate(Model):
     """
     features: Annotated[Features | None, Field(title='Features')] = None
     """
-    some of the question's: columns of a table, or features of labelled vectors; by default all
+    some of the question's: columns of a table or indicators of theirs, or features of labelled vectors; by default all
     """
 
 
@@ -493,7 +493,7 @@ class Features1(RootModel[list[Features1Item]]):
         list[Features1Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
 
 
@@ -508,7 +508,7 @@ class Features2(RootModel[list[Features2Item]]):
         list[Features2Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
 
 
@@ -523,7 +523,7 @@ class Features3(RootModel[list[Features3Item]]):
         list[Features3Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
 
 
@@ -538,7 +538,7 @@ class Features4(RootModel[list[Features4Item]]):
         list[Features4Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
 
 
@@ -675,6 +675,21 @@ class Categories(RootModel[list[Categories1 | int | bool]]):
     """
 
 
+class Reference(RootModel[str]):
+    root: Annotated[
+        str,
+        Field(
+            max_length=200,
+            min_length=1,
+            pattern='^[^\\x00-\\x1f\\x7f]*$',
+            title='Reference',
+        ),
+    ]
+    """
+    the category that coefficients of the others are relative to; by default the first
+    """
+
+
 class ColumnSchema(Model):
     """
     One column of a table; `low` and `high` are public bounds, to which values beyond them are drawn in.
@@ -717,6 +732,10 @@ class ColumnSchema(Model):
     categories: Annotated[Categories | None, Field(title='Categories')] = None
     """
     all that a column of type category may hold
+    """
+    reference: Annotated[Reference | int | bool | None, Field(title='Reference')] = None
+    """
+    the category that coefficients of the others are relative to; by default the first
     """
     missing: Annotated[
         Literal['refused', 'category', 'filled'] | None, Field(title='Missing')
@@ -1118,6 +1137,15 @@ class RowsOf(RootModel[str]):
     """
 
 
+class IntervalView(Model):
+    """
+    A confidence interval of 95 %.
+    """
+
+    low: Annotated[float, Field(title='Low')]
+    high: Annotated[float, Field(title='High')]
+
+
 class IssuedKey(Model):
     """
     A further key; shown this once.
@@ -1233,7 +1261,7 @@ class Features5(RootModel[list[Features5Item]]):
         list[Features5Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
 
 
@@ -1255,7 +1283,7 @@ class Features6(RootModel[list[Features6Item]]):
         list[Features6Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
 
 
@@ -1277,6 +1305,9 @@ class LorentzSpace(Model):
 class MatrixCompletionEstimate(Model):
     """
     The private subspace.
+
+    With means a row is `centers`, plus `scales` times its own mean and a point of the subspace. These follow
+    from its known entries, with the ridge.
     """
 
     basis: Annotated[list[list[float]], Field(title='Basis')]
@@ -1291,13 +1322,31 @@ class MatrixCompletionEstimate(Model):
     """
     of a table: the rows of the basis by these names
     """
+    degrees_95: Annotated[float | None, Field(title='Degrees 95')] = None
+    """
+    `radius_95` of the uncertainty, which is in radians, in degrees
+    """
     centers: Annotated[list[float] | None, Field(title='Centers')] = None
     """
-    of a table whose columns lack a bound, or fill a small part of theirs: what was taken off each row of the basis
+    of a table whose columns lack a bound, or of a completion with means: what was taken off each column
     """
     scales: Annotated[list[float] | None, Field(title='Scales')] = None
     """
     and what the rest was divided by, in the columns' own units
+    """
+    ridge: Annotated[list[float] | None, Field(title='Ridge')] = None
+    """
+    with means: penalty on the square of a row's coefficient of each direction
+    """
+    held_out_error: Annotated[float | None, Field(title='Held Out Error')] = None
+    """
+    with means: root mean square error on known entries that are held out, in halves of the declared ranges; noisy
+    """
+    column_means_error: Annotated[float | None, Field(title='Column Means Error')] = (
+        None
+    )
+    """
+    the same of the columns' means alone: what a completion has to beat
     """
 
 
@@ -2020,6 +2069,18 @@ class ReceiptEntry(Model):
     salt: Annotated[str | None, Field(title='Salt')] = None
 
 
+class ReferenceView(Model):
+    """
+    The categories of a column that coefficients of its other categories are relative to.
+    """
+
+    column: Annotated[str, Field(title='Column')]
+    categories: Annotated[list[str], Field(title='Categories')]
+    """
+    the reference level, and all others that are no features by themselves or in a merged one
+    """
+
+
 class ReleaseView(Model):
     """
     Noisy sums of one kind that the gate will release.
@@ -2187,9 +2248,13 @@ class RobustPCAEstimate(Model):
     """
     of a table: the rows of the basis by these names
     """
+    degrees_95: Annotated[float | None, Field(title='Degrees 95')] = None
+    """
+    `radius_95` of the uncertainty, which is in radians, in degrees
+    """
     centers: Annotated[list[float] | None, Field(title='Centers')] = None
     """
-    of a table whose columns lack a bound, or fill a small part of theirs: what was taken off each row of the basis
+    of a table whose columns lack a bound, or of a completion with means: what was taken off each column
     """
     scales: Annotated[list[float] | None, Field(title='Scales')] = None
     """
@@ -2382,6 +2447,14 @@ class ScoreView(Model):
     sampling_error: Annotated[float, Field(title='Sampling Error')]
     """
     standard error by the sampling of rows, worked out from the noisy value; not in `standard_error`, and not for a classifier that was fitted to these very rows
+    """
+    these_records: IntervalView | None = None
+    """
+    95 % confidence interval of the score on these very records: it covers the noise alone
+    """
+    population: IntervalView | None = None
+    """
+    95 % confidence interval of the score on new records of the same kind: it covers the noise and the sampling of rows, exactly for an accuracy; not for a classifier that was fitted to these very rows
     """
 
 
@@ -3018,6 +3091,14 @@ class ClassifierScoreEstimate(Model):
     """
     standard error by the sampling of rows, worked out from the noisy value; not in `standard_error`, and not for a classifier that was fitted to these very rows
     """
+    these_records: IntervalView | None = None
+    """
+    95 % confidence interval of the score on these very records: it covers the noise alone
+    """
+    population: IntervalView | None = None
+    """
+    95 % confidence interval of the score on new records of the same kind: it covers the noise and the sampling of rows, exactly for an accuracy; not for a classifier that was fitted to these very rows
+    """
     metric: Annotated[Literal['accuracy', 'auc'], Field(title='Metric')]
     accuracy: ScoreView | None
     """
@@ -3058,6 +3139,10 @@ class ClassifierSelectionEstimate(Model):
     label: Annotated[str | None, Field(title='Label')] = None
     """
     of a table: the column whose classes it tells
+    """
+    references: Annotated[list[ReferenceView] | None, Field(title='References')] = None
+    """
+    of a table: the categories that coefficients of a column's other categories are relative to
     """
     curvature: CurvatureView | None = None
     """
@@ -3321,6 +3406,10 @@ class LogisticRegressionEstimate(Model):
     label: Annotated[str | None, Field(title='Label')] = None
     """
     of a table: the column whose classes it tells
+    """
+    references: Annotated[list[ReferenceView] | None, Field(title='References')] = None
+    """
+    of a table: the categories that coefficients of a column's other categories are relative to
     """
     curvature: CurvatureView | None = None
     """
@@ -4686,7 +4775,7 @@ class LogisticRegressionPlanRequest(Model):
     """
     features: Annotated[Features5 | None, Field(title='Features')] = None
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
     solver: Annotated[
         Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
@@ -4766,7 +4855,7 @@ class LogisticRegressionRequest(Model):
     """
     features: Annotated[Features6 | None, Field(title='Features')] = None
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
     solver: Annotated[
         Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
@@ -4879,6 +4968,10 @@ class MatrixCompletionPlanRequest(Model):
     """
     owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
     """
+    means: Annotated[bool | None, Field(title='Means')] = None
+    """
+    fit what is left after the means of the columns, which are released, and each row's own mean; tell the error on entries that are held out. It takes a quarter of the budget. By default of tables whose columns all have bounds, where no descent is asked for
+    """
 
 
 class MatrixCompletionRequest(Model):
@@ -4942,6 +5035,10 @@ class MatrixCompletionRequest(Model):
     """
     owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
     """
+    means: Annotated[bool | None, Field(title='Means')] = None
+    """
+    fit what is left after the means of the columns, which are released, and each row's own mean; tell the error on entries that are held out. It takes a quarter of the budget. By default of tables whose columns all have bounds, where no descent is asked for
+    """
 
 
 class RobustPCAPlanRequest(Model):
@@ -5003,7 +5100,7 @@ class RobustPCAPlanRequest(Model):
     """
     center: Annotated[bool | None, Field(title='Center')] = None
     """
-    estimate a centre within `norm_bound` and take it off the rows, for 15 % of the budget; by default of tables alone, whose first direction else leads from the bounds' middles to the means
+    estimate a centre and take it off the rows. Where all columns of a table have bounds it is the columns' means, for 4.5 % of the budget; elsewhere a point within `norm_bound` that no far row moves much, for 15 %. By default of tables alone, whose first direction else leads from the bounds' middles to the means
     """
     steps: Annotated[Steps7 | None, Field(title='Steps')] = None
     """
@@ -5051,13 +5148,13 @@ class RobustPCAPlanRequest(Model):
     """
     of `rsvrg`: number of epochs, S
     """
-    explained: Annotated[bool | None, Field(title='Explained')] = False
+    explained: Annotated[bool | None, Field(title='Explained')] = None
     """
-    estimate also the share of variance along each direction, for 5 % of the budget
+    tell also the share of variance along each direction, which is the default: at no cost where a second moment is released (`start` is `analyze-gauss`), else for 5 % of the budget
     """
     adaptive: Annotated[bool | None, Field(title='Adaptive')] = True
     """
-    look at noisy distances first, and take plain PCA (`squared`) unless rows near a subspace stand out from the others; only with the loss `redescending`, up to 1,000 columns, and where no solver, start or anything of the descent is chosen
+    look at noisy distances first, for a tenth of the budget at most, and take plain PCA (`squared`) unless some rows stand out as near a subspace. Only with the loss `redescending`, up to 1,000 columns, and where no solver, start or anything of the descent is chosen. A table with columns of yes or no or of categories has plain PCA at once
     """
 
 
@@ -5120,7 +5217,7 @@ class RobustPCARequest(Model):
     """
     center: Annotated[bool | None, Field(title='Center')] = None
     """
-    estimate a centre within `norm_bound` and take it off the rows, for 15 % of the budget; by default of tables alone, whose first direction else leads from the bounds' middles to the means
+    estimate a centre and take it off the rows. Where all columns of a table have bounds it is the columns' means, for 4.5 % of the budget; elsewhere a point within `norm_bound` that no far row moves much, for 15 %. By default of tables alone, whose first direction else leads from the bounds' middles to the means
     """
     steps: Annotated[Steps7 | None, Field(title='Steps')] = None
     """
@@ -5168,13 +5265,13 @@ class RobustPCARequest(Model):
     """
     of `rsvrg`: number of epochs, S
     """
-    explained: Annotated[bool | None, Field(title='Explained')] = False
+    explained: Annotated[bool | None, Field(title='Explained')] = None
     """
-    estimate also the share of variance along each direction, for 5 % of the budget
+    tell also the share of variance along each direction, which is the default: at no cost where a second moment is released (`start` is `analyze-gauss`), else for 5 % of the budget
     """
     adaptive: Annotated[bool | None, Field(title='Adaptive')] = True
     """
-    look at noisy distances first, and take plain PCA (`squared`) unless rows near a subspace stand out from the others; only with the loss `redescending`, up to 1,000 columns, and where no solver, start or anything of the descent is chosen
+    look at noisy distances first, for a tenth of the budget at most, and take plain PCA (`squared`) unless some rows stand out as near a subspace. Only with the loss `redescending`, up to 1,000 columns, and where no solver, start or anything of the descent is chosen. A table with columns of yes or no or of categories has plain PCA at once
     """
 
 
@@ -5272,7 +5369,7 @@ class ClassifierScorePlanRequest(Model):
     """
     features: Annotated[Features1 | None, Field(title='Features')] = None
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
     coefficients: Annotated[list[Any], Field(title='Coefficients')]
     """
@@ -5320,7 +5417,7 @@ class ClassifierScoreRequest(Model):
     """
     features: Annotated[Features2 | None, Field(title='Features')] = None
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
     coefficients: Annotated[list[Any], Field(title='Coefficients')]
     """
@@ -5368,7 +5465,7 @@ class ClassifierSelectionPlanRequest(Model):
     """
     features: Annotated[Features3 | None, Field(title='Features')] = None
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
     candidates: Annotated[
         list[Candidate], Field(max_length=20, min_length=2, title='Candidates')
@@ -5408,7 +5505,7 @@ class ClassifierSelectionRequest(Model):
     """
     features: Annotated[Features4 | None, Field(title='Features')] = None
     """
-    of a table: names of the features; by default all other columns
+    of a table: the features; by default all other columns. A column of categories stands for an indicator of every category but its reference. Single ones are named as `species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of gaps as `sex missing`
     """
     candidates: Annotated[
         list[Candidate], Field(max_length=20, min_length=2, title='Candidates')

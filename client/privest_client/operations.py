@@ -189,7 +189,7 @@ def scored(found: Any, metric: str) -> dict[str, Any]:
     if not isinstance(found, LinearClassifier):
         raise _invalid([{"rule": "name the rows first and then the classifier, as score(rows, found)"}])
     chosen = {"coefficients": found.coefficients, "intercept": found.intercept, "metric": metric}
-    return chosen | given(label=found.label, features=found.features)
+    return chosen | given(label=found.label, features=found.names_to_ask)
 
 
 def published_path(name: str) -> str:

@@ -230,6 +230,22 @@ SCORE = Score(
 )
 
 
+def test_a_score_has_the_intervals_that_the_service_states() -> None:
+    """An older service states none: they follow from the standard errors."""
+    assert SCORE.population == pytest.approx((0.7 - 1.96 * 0.05, 0.7 + 1.96 * 0.05), abs=1e-4)
+    assert SCORE.these_records == pytest.approx((0.7 - 1.96 * 0.03, 0.7 + 1.96 * 0.03), abs=1e-4)
+    stated = {
+        "these_records": SimpleNamespace(low=0.65, high=0.72),
+        "population": SimpleNamespace(low=0.6, high=0.75),
+    }
+    new = Score(told("classifier-score", SCORE.job.estimate.__dict__ | stated))
+    assert (new.these_records, new.population) == ((0.65, 0.72), (0.6, 0.75))
+    assert new.interval() == {"auc": pytest.approx((0.6, 0.75))}
+    ((low, high),) = new.interval(0.99).values()
+    assert low < 0.6
+    assert high > 0.75
+
+
 def test_what_is_said_of_figures_is_so() -> None:
     """± of a score is of the noise and of few records, what it is off by of the noise: each says which."""
     assert f"auc   0.700  {1.96 * 0.05:.3f}" in repr(SCORE)
@@ -312,6 +328,8 @@ def test_nothing_prints_a_raw_model(client: Client, fit: LinearClassifier) -> No
     assert isinstance(score, Score)
     ((low, high),) = score.interval(0.9).values()
     assert low < score.value < high
+    assert score.population[0] <= score.these_records[0] <= score.value <= score.these_records[1]
+    assert score.these_records[1] <= score.population[1]
 
 
 def test_an_answer_is_kept_and_read_again(fit: LinearClassifier, tmp_path: Path) -> None:

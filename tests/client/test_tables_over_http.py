@@ -80,6 +80,29 @@ def test_every_feature_of_the_service_is_made_the_same_here(client: Client) -> N
     assert client.score(birds, some, epsilon=100).value == pytest.approx(right, abs=0.003)
 
 
+def test_a_model_of_chosen_and_merged_categories_is_scored_and_predicts(client: Client) -> None:
+    columns = {"island": {"categories": ["Biscoe", "Dream", "Torgersen"], "reference": "Dream"}}
+    birds = client.upload(table(PENGUINS, columns=columns, values_are_public=True))
+    usual = client.classify(birds, "species", ["island", "sex"], epsilon=50)
+    assert usual.references == {"island": ["Dream"], "sex": ["female"]}
+    assert "relative to: island: Dream; sex: female" in repr(usual)
+    chosen = ["island=Biscoe|Torgersen", "bill_length_mm", "sex=male|missing"]
+    kinds = client.classify(birds, "species", chosen, epsilon=100)
+    assert kinds.feature_names == [*chosen[:2], "bill_length_mm missing", chosen[2]]
+    assert kinds.features == ["island", "bill_length_mm", "sex"]
+    right = np.mean(kinds.predict(PENGUINS) == PENGUINS["species"])
+    assert client.score(birds, kinds, epsilon=100).value == pytest.approx(right, abs=0.003)
+    # A column may be called as the gaps of another are.
+    odd = PENGUINS.assign(**{"body_mass_g missing": PENGUINS["island"]})
+    other = client.upload(table(odd, values_are_public=True))
+    fit = client.classify(other, "species", ["body_mass_g", "body_mass_g missing"], epsilon=50)
+    right = np.mean(fit.predict(odd) == odd["species"])
+    assert client.score(other, fit, epsilon=100).value == pytest.approx(right, abs=0.003)
+    np.testing.assert_allclose(
+        kinds.to_sklearn().predict_proba(PENGUINS), kinds.predict_proba(PENGUINS), rtol=1e-12
+    )
+
+
 @pytest.mark.parametrize("frame", BOTH.values(), ids=list(BOTH))
 def test_scikit_learn_takes_the_frame_as_it_is(client: Client, frame: Any) -> None:
     """Gaps and texts are the pipeline's own business, and its numbers are those of the answer."""

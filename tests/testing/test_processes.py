@@ -1,9 +1,8 @@
 """Processes that tests fork from a loaded one: it is their own, beside that of workers of services."""
 
-import os
 from multiprocessing import SimpleQueue
 
-from testing.processes import clean, forked_with
+from testing.processes import clean, forked_with, put_parent
 
 
 def test_they_are_forked_from_a_server_of_their_own_while_another_has_children():
@@ -24,11 +23,7 @@ def test_they_are_forked_from_a_server_of_their_own_while_another_has_children()
 
 
 def _ask_for_parent(parents: "SimpleQueue[int]") -> None:
-    asked = clean.Process(target=_tell_parent, args=(parents,))
+    asked = clean.Process(target=put_parent, args=(parents,))
     asked.start()
     asked.join()
     assert asked.exitcode == 0
-
-
-def _tell_parent(parents: "SimpleQueue[int]") -> None:
-    parents.put(os.getppid())

@@ -100,6 +100,7 @@ S = TypeVar("S", bound=Options)
 M = TypeVar("M", bound=DatasetMetadata)
 P = TypeVar("P", bound=BasePlan)
 A = TypeVar("A", bound=Answer)
+T = TypeVar("T")
 
 
 def require(holds: bool, rule: str) -> None:
@@ -110,6 +111,32 @@ def require(holds: bool, rule: str) -> None:
     """
     if not holds:
         raise ValueError(rule)
+
+
+def least_noisy(
+    planner: Callable[[PrivacyTarget], T], target: PrivacyTarget, error: Callable[[T], float]
+) -> T:
+    """Return the plan of a target, or of its ε with δ = 0 where that costs no more and has the smaller error.
+
+    Where budgets add up ε and δ, a run with Laplace noise is charged ε and no δ. It has the smaller error in
+    few dimensions.
+
+    Args:
+        planner: plans a run for a target.
+        target: (ε, δ) as requested.
+        error: forecast of a plan's error.
+
+    Raises:
+        ValueError: there is no plan for the target.
+    """
+    plan = planner(target)
+    if target.delta == 0 or not target.adds_up:
+        return plan
+    try:
+        pure = planner(PrivacyTarget(target.epsilon, 0.0))
+    except ValueError:  # noise that hides what a plan with delta above 0 shows
+        return plan
+    return pure if error(pure) < error(plan) else plan
 
 
 def _none(_: object) -> int:

@@ -32,7 +32,7 @@ After orders of magnitude there is one more: years are within a thousandth of th
 _OF_ORDERS = 0.4
 """Share of all looks for orders of magnitude, if these are looked at."""
 
-_ENOUGH = 0.01
+ENOUGH = 0.01
 """Standard deviation of the noise on a share that is small enough to look. With it none of 40 runs took a
 wrong unit for any of six columns with 30 % of missing values and bounds 1,000 times too wide."""
 
@@ -234,7 +234,7 @@ class ColumnRanges:
         found, of_orders = list[tuple[str, float]](), _OF_ORDERS * ("orders" in names)
         for name in names:
             alone = budget.release(self.statistics[name], name, 1.0).deviation
-            enough = alone * sqrt(len(self.low)) / _ENOUGH
+            enough = alone * sqrt(len(self.low)) / ENOUGH
             part = of_orders if name == "orders" else (1 - of_orders) / names.count("columns")
             found.append((name, min(most * part, enough if budget.pure else enough**2)))
         return found

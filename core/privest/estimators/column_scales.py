@@ -353,10 +353,6 @@ class ColumnScales:
         tails = tuple(Tail.read(own, deviation, far) for own, far, _ in asked)
         return FoundScales(places, likely, possible, tails)
 
-    def enough(self, budget: PrivacyBudget) -> float:
-        """The share of a budget by which looks are sure to tell where columns are within their bounds."""
-        return sum(share for _, share in self._ranges.looks(budget, inf)) / (1 - _OF_SPREADS)
-
     def guesses(self, found: FoundScales) -> tuple[Truths, tuple[str, ...]]:
         """Columns whose bounds tell no scale: all of them where most fill a small part of their bounds.
 

@@ -1,5 +1,6 @@
 """Answers on a table in the columns' own units: means with intervals, their forecast, and loadings."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, floor, hypot, inf, isfinite, sqrt
 from typing import Annotated, Literal
@@ -48,6 +49,17 @@ class ColumnError:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """The categories of a column that coefficients of its other categories are relative to."""
+
+    column: str
+    categories: Annotated[
+        tuple[str, ...],
+        Doc("the reference level, and all others that are no features by themselves or in a merged one"),
+    ]
+
+
+@dataclass(frozen=True)
 class Loadings:
     """How a feature points along each direction of a subspace."""
 
@@ -77,6 +89,7 @@ def column_means(point: Array, recipe: Recipe, half_widths: Array) -> tuple[Colu
             strict=True,
         )
     ]
+    released = [shown for each in released for shown in _both(each, recipe)]
     gaps = {
         each.feature.column: each
         for each in released
@@ -90,8 +103,8 @@ def column_means(point: Array, recipe: Recipe, half_widths: Array) -> tuple[Colu
             continue
         fill = recipe.columns[each.feature.column].fill
         assert fill is not None  # noqa: S101 - of a column whose gaps are filled
-        level = each.feature.level
-        found.append(_of_known(each, gap, fill if level is None else float(fill == level)).shown())
+        levels = each.feature.levels
+        found.append(_of_known(each, gap, float(fill in levels) if levels else fill).shown())
         found.append(replace(each.shown(), name=f"{each.feature.name} filled"))
     # The share of gaps is the last of its column's features, and so comes after them.
     return tuple(found)
@@ -105,7 +118,11 @@ def column_errors(recipe: Recipe, half_widths: Array) -> tuple[ColumnError, ...]
         half_widths: (features,) halves of the 95 % intervals of these.
     """
     widths = (recipe.half * half_widths).tolist()
-    return tuple(ColumnError(f.name, width) for f, width in zip(recipe.features, widths, strict=True))
+    return tuple(
+        ColumnError(shown.name, width)
+        for feature, width in zip(recipe.features, widths, strict=True)
+        for shown in _levels_told(feature, recipe)
+    )
 
 
 def alike(size: int, noise: float, moved: float) -> Array:
@@ -120,6 +137,22 @@ def alike(size: int, noise: float, moved: float) -> Array:
         moved: root mean square length of what clipping and unfinished steps may have moved.
     """
     return np.full(size, _NORMAL_95 * hypot(noise / sqrt(float(chdtri(size, 0.05))), moved / sqrt(size)))
+
+
+def _levels_told(feature: Feature, recipe: Recipe) -> tuple[Feature, ...]:
+    """Return the features that a released one determines: of the indicator of one of two categories, both."""
+    column = recipe.columns[feature.column]
+    if not feature.levels or len(column.classes) != 2 or recipe.shows_all(feature.column):
+        return (feature,)
+    reference = column.indicator(feature.column, (1 - feature.levels[0],))
+    return (feature, reference) if feature.levels[0] == 0 else (reference, feature)
+
+
+def _both(released: "_Released", recipe: Recipe) -> Iterator["_Released"]:
+    """Yield the released share and, of one of two categories, that of the other: together they are 1."""
+    for feature in _levels_told(released.feature, recipe):
+        value = released.value if feature == released.feature else 1 - released.value
+        yield replace(released, feature=feature, value=value)
 
 
 @dataclass(frozen=True)
@@ -169,6 +202,11 @@ def _of_known(mean: _Released, gaps: _Released, fill: float) -> _Released:
     root = sqrt(max((above * known) ** 2 - slack * (above**2 - mean.half**2), 0.0))
     low, high = (fill + (above * known + way * root) / slack for way in (-1, 1))
     return replace(mean, value=min(max(fill + above / known, mean.low), mean.high), ends=(low, high))
+
+
+def references(recipe: Recipe) -> tuple[Reference, ...]:
+    """Return the references of a recipe's columns."""
+    return tuple(Reference(column.name, categories) for column, categories in recipe.references)
 
 
 def loadings(basis: Array, recipe: Recipe) -> tuple[Loadings, ...]:

@@ -18,6 +18,15 @@ MISSING = "missing"
 
 _TRUTH = ("false", "true")
 
+Levels = tuple[int, ...]
+"""Categories that one indicator stands for, as places among a column's values; gaps come after all values."""
+
+Indicators = tuple[Levels, ...]
+"""The indicators of a column: the categories of each. Those that none stands for are the reference."""
+
+MERGED = "|"
+"""What stands between the categories of one indicator in its name."""
+
 _EPOCH = date(1970, 1, 1)
 
 _SHOWN = 5
@@ -52,8 +61,8 @@ class Feature:
         low: public lower bound of its values, which are drawn in to it; None where none is declared.
         high: public upper bound.
         fill: what stands for a gap, if anything does.
-        level: place of the category that it indicates; None for a value.
-        gap: whether it indicates that the value is missing.
+        levels: places of the categories that it indicates; none for a value, or an indicator of gaps alone.
+        gap: whether it indicates that the value is missing, maybe beside other categories.
     """
 
     name: str
@@ -62,7 +71,7 @@ class Feature:
     low: float | None = 0.0
     high: float | None = 1.0
     fill: float | None = None
-    level: int | None = None
+    levels: Levels = ()
     gap: bool = False
 
     @property
@@ -78,7 +87,7 @@ class Feature:
     @property
     def is_share(self) -> bool:
         """Whether its mean is a share of the records."""
-        return self.level is not None or self.gap or self.type == "boolean"
+        return bool(self.levels) or self.gap or self.type == "boolean"
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,7 @@ class Column:
         categories: all that a column of categories may hold.
         missing: what a gap is.
         fill: the number that stands for the public value in a gap's place, if `missing` is `filled`.
+        reference: place of the category that coefficients of the others are relative to.
     """
 
     name: str
@@ -104,6 +114,7 @@ class Column:
     categories: tuple[str, ...] = ()
     missing: Missing = "refused"
     fill: float | None = None
+    reference: int = 0
 
     @property
     def is_bounded(self) -> bool:
@@ -154,14 +165,70 @@ class Column:
     def _value(self, level: int) -> str | bool:
         return bool(level) if self.type == "boolean" else self.categories[level]
 
-    def features(self, place: int) -> Iterator[Feature]:
-        """Its features, if it has this place in the table: a value or indicators, and one of gaps."""
-        if self.type == "category" or self.missing == "category":
-            for level, value in enumerate(self.values):
-                yield Feature(f"{self.name}={value}", place, self.type, fill=self.fill, level=level)
+    @property
+    def has_indicators(self) -> bool:
+        """Whether its features are indicators of categories."""
+        return self.type == "category" or self.missing == "category"
+
+    @property
+    def gap_level(self) -> int | None:
+        """Level of the indicator of gaps; None where gaps are refused."""
+        return None if self.missing == "refused" else len(self.values)
+
+    @property
+    def relative_indicators(self) -> Indicators:
+        """One indicator for every category but the reference and, where there may be gaps, one of these."""
+        levels = [*range(len(self.values)), *([] if self.gap_level is None else [self.gap_level])]
+        return tuple((level,) for level in levels if level != self.reference)
+
+    def reference_of(self, indicators: Indicators) -> tuple[str, ...]:
+        """Return the categories that no indicator stands for."""
+        indicated = {level for levels in indicators for level in levels}
+        return tuple(each for level, each in enumerate(self.classes) if level not in indicated)
+
+    def levels_named(self, name: str) -> Levels | None:
+        """Return the levels of an indicator by its name; None where it is no name of one.
+
+        Names are `species=Adelie`, `species=Adelie|Gentoo` for either of two, and `species missing` for gaps.
+        A category's own name has precedence over those of several.
+        """
+        if not self.has_indicators:
+            return None
+        if name == f"{self.name} missing" and self.gap_level is not None:
+            return (self.gap_level,)
+        if not name.startswith(f"{self.name}="):
+            return None
+        told = name.removeprefix(f"{self.name}=")
+        parts = [told] if told in self.values else told.split(MERGED)
+        places = {each: level for level, each in enumerate(self.classes)}
+        if not all(part in places for part in parts) or len(set(parts)) < len(parts):
+            return None
+        return tuple(sorted(places[part] for part in parts))
+
+    def features(self, place: int, indicators: Indicators | None = None) -> Iterator[Feature]:
+        """Yield its features, a value or indicators.
+
+        Args:
+            place: of the column in the table.
+            indicators: that are wanted; by default one of each category and, if there may be any, of gaps.
+        """
+        if indicators is not None:
+            yield from (self.indicator(place, levels) for levels in indicators)
+            return
+        if self.has_indicators:
+            yield from (self.indicator(place, (level,)) for level in range(len(self.values)))
         elif self.type == "boolean":
             yield Feature(self.name, place, self.type, fill=self.fill)
         else:
             yield Feature(self.name, place, self.type, self.low, self.high, self.fill)
-        if self.missing != "refused":
-            yield Feature(f"{self.name} missing", place, self.type, gap=True)
+        if self.gap_level is not None:
+            yield self.indicator(place, (self.gap_level,))
+
+    def indicator(self, place: int, levels: Levels) -> Feature:
+        """Return the indicator of some of its categories, gaps among them or not."""
+        gap = self.gap_level in levels
+        if levels == (self.gap_level,):
+            return Feature(f"{self.name} missing", place, self.type, gap=True)
+        known = tuple(level for level in levels if level != self.gap_level)
+        told = MERGED.join([*(self.values[level] for level in known), *([MISSING] if gap else [])])
+        return Feature(f"{self.name}={told}", place, self.type, fill=self.fill, levels=known, gap=gap)

@@ -16,7 +16,7 @@ from privest.metadata import (
     VectorsMetadata,
 )
 from privest.resolution import MetadataFault
-from privest.tables.columns import Column, listed
+from privest.tables.columns import Column, Indicators, Levels, listed
 from privest.tables.recipe import Form, Recipe, dummy_rows
 
 MOST_FEATURES = 10_000
@@ -96,7 +96,9 @@ class TableChoice:
     Attributes:
         columns: of a mean or of directions; by default all.
         label: of a classifier.
-        features: of a classifier; by default all columns but the label.
+        features: of a classifier; by default all columns but the label. A column of categories stands for an
+            indicator of every category but its reference. Indicators can be named by themselves, those of one
+            column one after another.
     """
 
     columns: tuple[str, ...] | None = None
@@ -120,18 +122,22 @@ def metadata_for(kind: type[DatasetMetadata], table: TableMetadata, choice: Tabl
     return _MADE[kind](table, choice)
 
 
-def _recipe(table: TableMetadata, names: Sequence[str], form: Form, label: int | None = None) -> Recipe:
-    """The recipe of some columns.
+def _recipe(
+    table: TableMetadata,
+    chosen: Sequence[int],
+    form: Form,
+    label: int | None = None,
+    indicators: Sequence[Indicators | None] = (),
+) -> Recipe:
+    """Return the recipe of the columns at some places.
 
     Raises:
         ValueError: there are none, or too many.
     """
-    chosen = table.places(names)
-    if form != "labelled":  # in whatever order columns are named, it is one question
-        chosen = tuple(sorted(chosen))
     if not chosen:
         raise ValueError("name at least one column")
-    recipe = Recipe(table.columns, chosen, form, label)
+    wanted = () if all(each is None for each in indicators) else tuple(indicators)
+    recipe = Recipe(table.columns, tuple(chosen), form, label, wanted)
     if len(recipe.features) > MOST_FEATURES:
         raise ValueError(f"columns and indicators together must be at most {MOST_FEATURES}")
     return recipe
@@ -147,15 +153,21 @@ def _columns(table: TableMetadata, choice: TableChoice) -> Sequence[str]:
 
 def _points(table: TableMetadata, choice: TableChoice) -> PointsMetadata:
     """Points of Euclidean space, in the ball that holds the images of all possible rows, if there is one."""
-    recipe = _recipe(table, _columns(table, choice), "scaled")
+    chosen = sorted(table.places(_columns(table, choice)))
+    recipe = _recipe(table, chosen, "scaled", indicators=[_of_two(table.columns[at]) for at in chosen])
     manifold = {"name": "euclidean", "dim": recipe.width}
     if not recipe.is_bounded:
         return PointsMetadata(table.n, manifold, recipe=recipe)
     return PointsMetadata(table.n, manifold, recipe.center.tolist(), recipe.radius, recipe=recipe)
 
 
+def _of_two(column: Column) -> Indicators | None:
+    """Return the one indicator of a column of two categories, as of a boolean: two would double the noise."""
+    return column.relative_indicators if len(column.classes) == 2 and column.has_indicators else None
+
+
 def _vectors(table: TableMetadata, choice: TableChoice) -> VectorsMetadata:
-    recipe = _recipe(table, _columns(table, choice), "scaled")
+    recipe = _recipe(table, sorted(table.places(_columns(table, choice))), "scaled")
     return VectorsMetadata(table.n, recipe.width, sqrt(recipe.width), recipe=recipe)
 
 
@@ -169,9 +181,10 @@ def _labelled(table: TableMetadata, choice: TableChoice) -> LabelledMetadata:
     names = choice.features
     if names is None:
         names = [name for name in _all(table) if name != choice.label]
-    elif choice.label in names:
+    chosen = _features_named(table, names)
+    if label in chosen:
         raise ValueError("features must not name the label")
-    recipe = _recipe(table, names, "labelled", label)
+    recipe = _recipe(table, [*chosen], "labelled", label, [*chosen.values()])
     return LabelledMetadata(
         table.n,
         tuple(feature.name for feature in recipe.features),
@@ -183,6 +196,54 @@ def _labelled(table: TableMetadata, choice: TableChoice) -> LabelledMetadata:
     )
 
 
+def _features_named(table: TableMetadata, names: Sequence[str]) -> dict[int, Indicators | None]:
+    """Return the places of the columns of some features, each with the indicators that are wanted of it.
+
+    Raises:
+        ValueError: the table has no such feature, or one is named twice or apart from others of its column.
+    """
+    known = {column.name: place for place, column in enumerate(table.columns)}
+    found, last = dict[int, Indicators | None](), None
+    for name in names:
+        if (place := known.get(name)) is not None:
+            column = table.columns[place]
+            wanted = column.relative_indicators if column.has_indicators else None
+        else:
+            place, levels = _indicator_named(table, name)
+            if not levels:
+                if place != last:
+                    raise ValueError(f"{name} comes with its column: name {table.columns[place].name}")
+                continue  # as answers list it
+            wanted = (levels,)
+            if place == last and place in found:
+                before = found.pop(place) or ()
+                if {each for one in before for each in one} & {*levels}:
+                    raise ValueError(f"name each category of {table.columns[place].name} once")
+                wanted = (*before, levels)
+        if place in found:
+            raise ValueError("name each column once, and its categories one after another")
+        found[place], last = wanted, place
+    return found
+
+
+def _indicator_named(table: TableMetadata, name: str) -> tuple[int, Levels]:
+    """Return the column of an indicator and its levels; none of the gaps of a column that has a value.
+
+    Raises:
+        ValueError: the table has no such indicator.
+    """
+    for place, column in enumerate(table.columns):
+        if levels := column.levels_named(name):
+            return place, levels
+        if column.gap_level is not None and name == f"{column.name} missing":
+            return place, ()
+    for column in table.columns:
+        if column.has_indicators and name.startswith(f"{column.name}="):
+            raise ValueError(f"{column.name} has no such category: it has {listed(column.classes)}")
+    (place,) = table.places([name])  # raises, in words
+    return place, ()
+
+
 def _partial(table: TableMetadata, choice: TableChoice) -> PartialVectorsMetadata:
     names = choice.columns
     if names is None:
@@ -191,7 +252,7 @@ def _partial(table: TableMetadata, choice: TableChoice) -> PartialVectorsMetadat
         raise ValueError(
             f"only columns of numbers and dates have entries to complete: leave out {listed(other)}"
         )
-    recipe = _recipe(table, names, "partial")
+    recipe = _recipe(table, sorted(table.places(names)), "partial")
     if recipe.width < 2:
         raise ValueError("name at least two columns of numbers")
     return PartialVectorsMetadata(table.n, recipe.width, recipe=recipe)

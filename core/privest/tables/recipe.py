@@ -1,7 +1,7 @@
 """`Recipe`: the public map from a stored row of a table to the record that an estimator takes."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum, sqrt
 from typing import Literal
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privest.arrays import Array
 from privest.resolution import MetadataFault
-from privest.tables.columns import Column, Feature
+from privest.tables.columns import Column, Feature, Indicators
 
 Form = Literal["scaled", "labelled", "partial"]
 """What a recipe makes: values in [−1, 1]; features in their own units and a label; [−1, 1] with gaps."""
@@ -35,12 +35,20 @@ class Recipe:
         chosen: places of those that are asked about.
         form: what is made.
         label: place of the label, whose class is the last number of a labelled record.
+        indicators: of each chosen column those that are wanted, or None for all of its features; empty where
+            all features of all columns are wanted.
     """
 
     columns: tuple[Column, ...]
     chosen: tuple[int, ...]
     form: Form = "scaled"
     label: int | None = None
+    indicators: tuple[Indicators | None, ...] = ()
+
+    @property
+    def _wanted(self) -> Iterator[tuple[int, Indicators | None]]:
+        """Chosen columns, each with the indicators that are wanted."""
+        return zip(self.chosen, self.indicators or [None] * len(self.chosen), strict=True)
 
     @cached_property
     def features(self) -> tuple[Feature, ...]:
@@ -48,7 +56,52 @@ class Recipe:
         if self.form == "partial":
             own = [(place, self.columns[place]) for place in self.chosen]
             return tuple(Feature(c.name, place, c.type, c.low, c.high) for place, c in own)
-        return tuple(feature for place in self.chosen for feature in self.columns[place].features(place))
+        return tuple(
+            feature
+            for place, indicators in self._wanted
+            for feature in self.columns[place].features(place, indicators)
+        )
+
+    def shows_all(self, place: int) -> bool:
+        """Return whether all features of the chosen column at this place of the table are wanted."""
+        return place not in self._with_some
+
+    @cached_property
+    def _with_some(self) -> frozenset[int]:
+        """Chosen columns of which some indicators are wanted."""
+        return frozenset(place for place, indicators in self._wanted if indicators is not None)
+
+    @property
+    def references(self) -> tuple[tuple[Column, tuple[str, ...]], ...]:
+        """The columns with indicators for some of their categories, and the categories that have none."""
+        found = (
+            (self.columns[place], self.columns[place].reference_of(indicators))
+            for place, indicators in self._wanted
+            if indicators is not None
+        )
+        return tuple((column, categories) for column, categories in found if categories)
+
+    def with_features(self, names: Collection[str]) -> "Recipe":
+        """Return the recipe of some of its columns and indicators, by their names."""
+        kept = dict[int, Indicators | None]()
+        for place, indicators in self._wanted:
+            column = self.columns[place]
+            if column.name in names:
+                kept[place] = indicators
+            elif indicators is not None and (
+                some := tuple(each for each in indicators if column.indicator(place, each).name in names)
+            ):
+                kept[place] = some
+        wanted = tuple(kept.values()) if self.indicators else ()
+        return replace(self, chosen=tuple(kept), indicators=wanted)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether all chosen columns have the indicators that a classifier takes by default."""
+        return all(
+            indicators in (None, self.columns[place].relative_indicators)
+            for place, indicators in self._wanted
+        )
 
     @property
     def width(self) -> int:
@@ -87,7 +140,8 @@ class Recipe:
         counts = list[float]()
         for feature in self.features:
             column = self.columns[feature.column]
-            shared = feature.level is not None or (feature.gap and column.missing == "category")
+            shared = bool(feature.levels) or (feature.gap and column.missing == "category")
+            shared &= self.shows_all(feature.column)
             counts.append(float(len(column.classes)) if shared and len(column.classes) > 1 else 0.0)
         return np.array(counts)
 
@@ -153,9 +207,12 @@ class Recipe:
 
     @cached_property
     def _levels(self) -> tuple[Array, Truths]:
-        """(features,) levels, NaN for features that have none, and whether they have one."""
-        levels = np.array([np.nan if f.level is None else f.level for f in self.features])
-        return levels, ~np.isnan(levels)
+        """(most, features) levels of each feature, NaN where it has fewer, and whether it has one."""
+        most = max((len(feature.levels) for feature in self.features), default=0)
+        levels = np.full((most, len(self.features)), np.nan)
+        for place, feature in enumerate(self.features):
+            levels[: len(feature.levels), place] = feature.levels
+        return levels, np.array([bool(feature.levels) for feature in self.features])
 
     @cached_property
     def _gaps(self) -> tuple[Array, Truths] | None:
@@ -176,12 +233,16 @@ class Recipe:
         if gaps is not None:
             missing = np.isnan(values)
             np.copyto(values, gaps[0], where=missing)
-        equal = values == levels if is_level.any() else None
+        equal: Truths | None = None
+        for each in levels:  # one, unless an indicator is of several categories
+            equal = values == each if equal is None else equal | (values == each)
         np.clip(values, *self._bounds, out=values)
+        if gaps is not None and missing is not None:
+            missing &= gaps[1]
+            equal = missing if equal is None else equal | missing
+            is_level = is_level | gaps[1]
         if equal is not None:
             np.copyto(values, equal, where=is_level)
-        if gaps is not None and missing is not None:
-            np.copyto(values, missing, where=gaps[1])
         if self.form != "labelled":
             with np.errstate(all="ignore"):
                 values -= self.middle

@@ -105,9 +105,10 @@ def _loadings(answer: dict[str, Any]) -> AnswerTable:
 def _coefficients(answer: dict[str, Any], features: tuple[str, ...]) -> list[AnswerTable]:
     values = np.column_stack([np.atleast_2d(answer["coefficients"]), np.atleast_1d(answer["intercept"])])
     reach = NORMAL_95 * standard_errors(answer)
-    found = list[AnswerTable]()
+    found, note = list[AnswerTable](), _relative(answer)
     for kind, row, ends in zip(towards(answer), values.tolist(), reach.tolist(), strict=True):
-        table = AnswerTable(f"Coefficients towards “{kind}”", ("Feature", "Coefficient", _INTERVAL))
+        heads = ("Feature", "Coefficient", _INTERVAL)
+        table = AnswerTable(f"Coefficients towards “{kind}”", heads, note=note)
         for name, value, end in zip((*features, "intercept"), row, ends, strict=True):
             word = "" if len(table.rows) < len(features) else "where all features are 0"
             table.rows.append(
@@ -117,8 +118,18 @@ def _coefficients(answer: dict[str, Any], features: tuple[str, ...]) -> list[Ans
     return found
 
 
+def _relative(answer: dict[str, Any]) -> str:
+    """Return a sentence on the categories that coefficients are relative to; empty where there are none."""
+    told = [f"{each['column']}: {', '.join(each['categories'])}" for each in answer.get("references") or ()]
+    return f"Coefficients of categories are relative to {'; '.join(told)}." if told else ""
+
+
 def _scores(answer: dict[str, Any]) -> AnswerTable:
-    table = AnswerTable("Scores", ("Score", "Value", _INTERVAL))
-    for name, low, value, high in scores(answer):
-        table.rows.append((name, "", [number(value), f"{number(low)} to {number(high)}"]))
+    note = (
+        "The interval for new records covers the noise and the sampling of rows, for a classifier that was "
+        "not fitted to these rows. The interval for these records covers the noise alone."
+    )
+    table = AnswerTable("Scores", ("Score", "Value", _INTERVAL), note=note)
+    for name, records, low, value, high in scores(answer):
+        table.rows.append((name, records, [number(value), f"{number(low)} to {number(high)}"]))
     return table

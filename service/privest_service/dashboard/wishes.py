@@ -154,6 +154,8 @@ def address_again(job: Job, plan: Plan | Part | None, times: float) -> str | Non
     }
     told |= {"dataset": job.dataset_id, "kind": job.kind, "epsilon": typed(epsilon), "delta": typed(delta)}
     recipe, names = plan.shape.recipe, asked_columns(plan) or []
+    if recipe is not None and not recipe.is_usual:  # the form offers columns alone
+        return None
     if recipe is not None and recipe.label is not None:
         told["label"], *names = names
     if recipe is not None and len(recipe.chosen) < len(recipe.columns) - (recipe.label is not None):

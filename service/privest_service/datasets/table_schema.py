@@ -61,6 +61,13 @@ class ColumnSchema(Input):
         list[Category] | None,
         Field(min_length=2, max_length=1000, description="all that a column of type category may hold"),
     ] = None
+    reference: Annotated[
+        Category | None,
+        Field(
+            description="the category that coefficients of the others are relative to; by default the first",
+            exclude_if=lambda given: given is None,
+        ),
+    ] = None
     missing: Annotated[
         Missing, Field(description="what a gap is; `category` is for categories and booleans")
     ] = "refused"
@@ -88,6 +95,8 @@ class ColumnSchema(Input):
         known = self.categories or []
         if len(set(known)) < len(known):
             raise ValueError("categories must not list a value twice")
+        if self.reference is not None and self.reference not in known:
+            raise ValueError("reference must be one of the categories")
         if self.missing == "category" and MISSING in known:
             raise ValueError(f"categories must not name {MISSING}, where a gap is a category of its own")
         low, high = (self._bound(name, bound) for name, bound in (("low", self.low), ("high", self.high)))
@@ -137,7 +146,8 @@ class ColumnSchema(Input):
         """The column as core knows it."""
         low, high = self._bound("low", self.low), self._bound("high", self.high)
         known = tuple(self.categories or ())
-        return Column(self.name, self.type, low, high, known, self.missing, self._filled())
+        reference = 0 if self.reference is None else known.index(self.reference)
+        return Column(self.name, self.type, low, high, known, self.missing, self._filled(), reference)
 
 
 def _day(name: str, given: object) -> float:

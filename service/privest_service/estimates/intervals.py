@@ -9,6 +9,9 @@ from privest.arrays import Array
 NORMAL_95 = 1.96
 """Standard errors on either side of a value that make an interval of 95 %."""
 
+POPULATION, THESE_RECORDS = "new records", "these records"
+"""What the intervals of a score are for."""
+
 
 def standard_errors(answer: dict[str, Any]) -> Array:
     """(classes, features + 1) standard errors of a classifier's coefficients and, last, of its intercepts."""
@@ -22,12 +25,20 @@ def towards(answer: dict[str, Any]) -> list[str]:
     return answer["classes"] if several else answer["classes"][1:]
 
 
-def scores(answer: dict[str, Any]) -> list[tuple[str, float, float, float]]:
-    """The scores of a classifier: name, lower end of the interval, value and upper end."""
-    found = list[tuple[str, float, float, float]]()
+def scores(answer: dict[str, Any]) -> list[tuple[str, str, float, float, float]]:
+    """Return a classifier's scores: name, what the interval is for, its low end, the value, its high end.
+
+    Answers of older versions state no intervals: theirs are computed from standard errors.
+    """
+    found = list[tuple[str, str, float, float, float]]()
     for name, score in ((answer["metric"], answer), ("accuracy", answer["accuracy"])):
-        if score:
-            reach = NORMAL_95 * float(np.hypot(score["standard_error"], score["sampling_error"]))
-            low, value, high = (score["value"] + sign * reach for sign in (-1, 0, 1))
-            found.append((name, max(low, 0.0), value, min(high, 1.0)))
+        if not score:
+            continue
+        value = score["value"]
+        reach = NORMAL_95 * float(np.hypot(score["standard_error"], score["sampling_error"]))
+        usual = {"low": max(value - reach, 0.0), "high": min(value + reach, 1.0)}
+        population = score.get("population") or usual
+        found.append((name, POPULATION, population["low"], value, population["high"]))
+        if records := score.get("these_records"):
+            found.append((name, THESE_RECORDS, records["low"], value, records["high"]))
     return found

@@ -64,7 +64,11 @@ class QueryTarget:
     def facts(self) -> dict[str, Any]:
         """The facts by which the digest tells this dataset and its privacy from others."""
         recipe = self.shape.recipe
-        chosen = {} if recipe is None else {"columns": list(recipe.chosen), "label": recipe.label}
+        chosen: dict[str, Any] = {}
+        if recipe is not None:
+            chosen = {"columns": list(recipe.chosen), "label": recipe.label}
+            # Left out where they are the usual ones, as digests of before have none.
+            chosen |= {} if recipe.is_usual else {"indicators": recipe.indicators}
         requested = self.requested or self.target
         facts = {"dataset": self.dataset_id, "epsilon": requested.epsilon, "delta": requested.delta}
         return facts | chosen

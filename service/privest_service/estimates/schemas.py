@@ -225,7 +225,11 @@ class LabelRequest(EstimateRequest):
     features: Annotated[
         _Columns | None,
         Field(
-            description="of a table: names of the features; by default all other columns", exclude_if=_is_none
+            description="of a table: the features; by default all other columns. A column of categories "
+            "stands for an indicator of every category but its reference. Single ones are named as "
+            "`species=Adelie`, those of several categories together as `species=Adelie|Gentoo`, and those of "
+            "gaps as `sex missing`",
+            exclude_if=_is_none,
         ),
     ] = None
 

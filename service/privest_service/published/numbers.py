@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from privest.metadata import DatasetMetadata
-from privest_service.estimates.intervals import NORMAL_95, scores, standard_errors, towards
+from privest_service.estimates.intervals import NORMAL_95, POPULATION, scores, standard_errors, towards
 
 _DAYS = "days since 1970-01-01"
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -58,8 +58,9 @@ def numbers_of(kind: str, answer: dict[str, Any], shape: DatasetMetadata | None)
     if kind in ("logistic-regression", "classifier-selection") and features:
         yield from _coefficients(answer, features)
     elif kind == "classifier-score":
-        for name, low, value, high in scores(answer):
-            yield Number.of("all records", name, value, low, high)
+        for name, records, low, value, high in scores(answer):
+            measure = name if records == POPULATION else f"{name} on {records}"
+            yield Number.of("all records", measure, value, low, high)
     elif kind == "bounds":
         yield from _bounds(answer)
     elif kind == "frechet-mean" and answer.get("columns"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privest.metadata import PointsMetadata
-from privest.tables.answers import NO_INTERVAL, alike, column_means, loadings
+from privest.tables.answers import NO_INTERVAL, alike, column_errors, column_means, loadings
 from privest.tables.columns import Column
 from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from privest.tables.recipe import Recipe
@@ -77,15 +77,34 @@ def test_filled_dates_and_categories_have_known_ones_too() -> None:
     assert [feature.name for feature in recipe.features] == [
         "seen",
         "seen missing",
-        "kind=a",
         "kind=b",
         "kind missing",
     ]
-    point = np.array([-0.5, 0.0, -0.5, 0.5, 0.0])  # means of 5 days, and shares .25 and .75; half are gaps
-    found = {each.name: each.value for each in column_means(point, recipe, np.zeros(5))}
+    point = np.array([-0.5, 0.0, 0.5, 0.0])  # means of 5 days, and a share of .75; half are gaps
+    found = {each.name: each.value for each in column_means(point, recipe, np.zeros(4))}
     assert found["seen"] == "1970-01-11"
     assert found["seen filled"] == "1970-01-06"
     assert found["kind=a"] == pytest.approx(0.5)
     assert found["kind=a filled"] == pytest.approx(0.25)
     assert found["kind=b"] == pytest.approx(0.5)
-    assert list(found)[-1] == "kind missing"
+    assert found["kind=b filled"] == pytest.approx(0.75)
+    assert list(found)[-5:] == ["kind=a", "kind=a filled", "kind=b", "kind=b filled", "kind missing"]
+
+
+def test_of_two_categories_one_is_released_and_both_have_the_interval_of_a_boolean() -> None:
+    """Whichever is the reference."""
+    both = {"categories": ("no", "yes")}
+    ill, tagged = Column("ill", "category", **both), Column("tagged", "boolean")
+    other = Column("other", "category", reference=1, **both)
+    recipe = recipe_of(ill, tagged, other)
+    assert [feature.name for feature in recipe.features] == ["ill=yes", "tagged", "other=no"]
+    booleans = recipe_of(tagged, Column("a", "boolean"), Column("b", "boolean"))
+    assert (recipe.l1_diameter, recipe.radius) == (booleans.l1_diameter, booleans.radius)
+    found = {each.name: each for each in column_means(np.array([0.5, 0.5, 0.5]), recipe, np.full(3, 0.1))}
+    assert list(found) == ["ill=no", "ill=yes", "tagged", "other=no", "other=yes"]
+    for name, value in (("ill=no", 0.25), ("ill=yes", 0.75), ("other=no", 0.75), ("other=yes", 0.25)):
+        ends = (found[name].value, found[name].low, found[name].high)
+        assert ends == pytest.approx((value, value - 0.05, value + 0.05))
+    told = column_errors(recipe, np.full(3, 0.1))
+    assert [each.name for each in told] == list(found)
+    assert {each.radius_95 for each in told} == {0.05}

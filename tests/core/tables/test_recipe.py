@@ -1,11 +1,13 @@
 """Recipes: a row's image is its own and within bounds, and sums through a recipe are those of its images."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from privest.arrays import Array
 from privest.estimators.frechet_mean.losses import SquaredDistance
@@ -15,6 +17,7 @@ from privest.privacy.gate import ChunkSum
 from privest.records import Records
 from privest.tables.columns import Column, date_of, day_of
 from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
+from privest.tables.recipe import Recipe
 
 COLUMNS = (
     Column("length", "number", 30.0, 60.0, missing="filled", fill=44.0),
@@ -31,6 +34,7 @@ KINDS: list[tuple[Any, TableChoice]] = [
     (VectorsMetadata, TableChoice(("length", "sex"))),
     (LabelledMetadata, TableChoice(label="sex")),
     (LabelledMetadata, TableChoice(label="tagged", features=("length", "species"))),
+    (LabelledMetadata, TableChoice(label="tagged", features=("sex=f|missing", "species=A|G", "ringed=true"))),
     (PartialVectorsMetadata, TableChoice()),
 ]
 ANY = st.floats(allow_nan=True, allow_infinity=True)
@@ -167,3 +171,116 @@ def test_the_first_dummies_of_many_are_those_of_few() -> None:
 @given(st.dates())
 def test_a_date_comes_back_from_its_number(day) -> None:
     assert date_of(day_of(day)) == day.isoformat()
+
+
+def labelled(*features: str, label: str = "tagged") -> LabelledMetadata:
+    made = metadata_for(LabelledMetadata, TABLE, TableChoice(label=label, features=features or None))
+    assert isinstance(made, LabelledMetadata)
+    return made
+
+
+def test_a_classifier_takes_an_indicator_of_every_category_but_the_reference() -> None:
+    """With all of them and an intercept no coefficient would be determined."""
+    made = labelled("species", "sex", "ringed", "length")
+    assert made.features == (
+        "species=C", "species=G", "sex=m", "sex missing", "ringed=true", "ringed missing",
+        "length", "length missing",
+    )  # fmt: skip
+    assert made.recipe is not None
+    named = [(column.name, categories) for column, categories in made.recipe.references]
+    assert named == [("species", ("A",)), ("sex", ("f",)), ("ringed", ("false",))]
+    rows = np.array([[40.0, 0, 2, np.nan, 1, 1, 0], [40.0, 0, 0, 0, 0, np.nan, 0]])
+    assert made.recipe(rows).tolist() == [[0, 1, 0, 1, 1, 0, 40, 0, 1], [0, 0, 0, 0, 0, 1, 40, 0, 0]]
+    images = made.recipe(honest(400))[:, :-1]
+    assert np.linalg.matrix_rank(np.column_stack([images, np.ones(400)])) == len(made.features) + 1
+    assert made.recipe.is_usual
+
+
+def test_a_schema_chooses_the_reference() -> None:
+    columns = [replace(each, reference=2) if each.name == "species" else each for each in COLUMNS]
+    table = TableMetadata(50, tuple(columns))
+    made = metadata_for(LabelledMetadata, table, TableChoice(label="tagged", features=("species",)))
+    assert isinstance(made, LabelledMetadata)
+    assert made.features == ("species=A", "species=C")
+    means = metadata_for(PointsMetadata, table, TableChoice(("species",)))
+    assert means.recipe is not None
+    assert [each.name for each in means.recipe.features] == ["species=A", "species=C", "species=G"]
+
+
+def test_single_categories_are_features_left_out_or_merged() -> None:
+    made = labelled("species=G", "length", "sex=m|missing")
+    assert made.features == ("species=G", "length", "length missing", "sex=m|missing")
+    assert made.recipe is not None
+    named = [(column.name, categories) for column, categories in made.recipe.references]
+    assert named == [("species", ("A", "C")), ("sex", ("f",))]
+    assert not made.recipe.is_usual
+    rows = np.array([[40.0, 0, 2, np.nan, 1, 1, 0], [40.0, 0, 1, 0, 0, 1, 0], [40.0, 0, 1, 1, 0, 1, 0]])
+    assert made.recipe(rows)[:, [0, 3]].tolist() == [[1, 1], [0, 0], [0, 1]]
+    assert labelled("species=C", "species=A|G").recipe is not None
+    every = labelled("species=A", "species=C", "species=G")
+    assert every.recipe is not None
+    assert every.recipe.references == ()
+
+
+def test_the_features_of_an_answer_ask_for_the_same_ones() -> None:
+    for made in (labelled(), labelled("sex=m|missing", "species=A|C", "length"), labelled("seen", "ringed")):
+        assert labelled(*made.features) == made
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("species=A", "species"), "each column once, and its categories one after another"),
+        (("species=A", "length", "species=C"), "one after another"),
+        (("species=A", "species=A|C"), "each category of species once"),
+        (("species=A|A",), "species has no such category: it has A, C, G"),
+        (("species=X",), "species has no such category"),
+        (("species missing",), "no column species missing"),
+        (("length missing",), "comes with its column: name length"),
+        (("length=3",), "no column length=3"),
+        (("tagged=true",), "no column tagged=true"),
+        (("sex=f",), "must not name the label"),
+        (("length", "length"), "each column once"),
+    ],
+)
+def test_features_that_do_not_fit_are_refused_in_words(names, words) -> None:
+    with pytest.raises(ValueError, match=words):
+        labelled(*names, label="sex")
+
+
+def test_a_category_may_be_called_like_several() -> None:
+    column = Column("c", "category", categories=("a", "b", "a|b"))
+    table = TableMetadata(9, (column, Column("y", "boolean")))
+    for name, levels in (("c=a|b", (2,)), ("c=b", (1,)), ("c=b|a", (0, 1))):
+        made = metadata_for(LabelledMetadata, table, TableChoice(label="y", features=(name,)))
+        assert made.recipe is not None
+        assert made.recipe.features[0].levels == levels
+
+
+@given(
+    st.lists(
+        st.sampled_from(["species=A", "species=C", "species=A|C", "species=G", "species=C|G"]), min_size=1
+    )
+)
+@settings(max_examples=50, deadline=None)
+def test_chosen_indicators_are_of_no_category_twice(names) -> None:
+    try:
+        made = labelled(*names)
+    except ValueError:
+        told = [each for name in names for each in name.removeprefix("species=").split("|")]
+        assert len(told) > len({*told})
+        return
+    assert made.recipe is not None
+    images = made.recipe(honest(200))[:, :-1]
+    assert images.shape[1] == len(names)
+    assert images.sum(axis=1).max() <= 1
+
+
+def test_a_recipe_of_before_there_were_references_has_all_indicators() -> None:
+    stored = TypeAdapter(Recipe).dump_python(labelled("species", "tagged", label="sex").recipe, mode="json")
+    del stored["indicators"]
+    for column in stored["columns"]:
+        del column["reference"]
+    again = TypeAdapter(Recipe).validate_python(stored)
+    assert [each.name for each in again.features] == ["species=A", "species=C", "species=G", "tagged"]
+    assert again.references == ()

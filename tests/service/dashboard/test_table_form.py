@@ -300,6 +300,24 @@ def test_three_hundred_columns(begun: Begin, viewport: str) -> None:
     expect(page.locator("td.name")).to_have_text([names[3], names[250]])
 
 
+def test_the_reference_of_a_category_is_declared_and_told_with_an_answer(begun: Begin) -> None:
+    lines = "\n".join(f"{ward},{ward == 'b'}" for ward in "abc" * 200)
+    owner, visitor = begun("With a reference", file(f"ward,ill\n{lines}\n"))
+    ward = column(visitor, "ward")
+    ward.get_by_label("Type").select_option("category")
+    ward.get_by_label("Categories").fill("a\nb\nc")
+    ward.get_by_label("Reference").fill("b")
+    column(visitor, "ill").get_by_label("Type").select_option("boolean")
+    expect(column(visitor, "ill").get_by_label("Reference")).to_be_hidden()
+    visitor.page.locator("[name=name]").fill("Wards")
+    send(visitor)
+    made = stored(visitor, owner)
+    assert made["schema"]["columns"][0]["reference"] == "b"
+    job = owner.estimate(made["id"], kind="logistic-regression", epsilon=5.0, label="ill").json()
+    visitor.open(f"/dashboard/answers/{job['id']}")
+    expect(visitor.page.get_by_text("Coefficients of categories are relative to ward: b.")).to_be_visible()
+
+
 def test_by_keyboard_alone(begun: Begin) -> None:
     owner, visitor = begun("By keyboard", file("age,ward\n31,1\n47,2\n52,2\n"))
     keyboard = visitor.page.keyboard

@@ -70,6 +70,8 @@ def test_a_fitted_classifier_is_scored_for_what_the_plan_said(asked: tuple[Calle
     assert found["value"] == pytest.approx(true, abs=6 * found["standard_error"] + off)
     assert 0 < found["standard_error"] < 0.05
     assert 0 < found["sampling_error"] < 0.02
+    inside, outside = found["these_records"], found["population"]
+    assert outside["low"] < inside["low"] <= found["value"] <= inside["high"] < outside["high"]
     if metric == "accuracy":
         assert found["standard_error"] == planned["expected_error"]["standard_deviation"]
         assert found["accuracy"] is None
@@ -121,10 +123,28 @@ def test_a_pure_budget_is_served_with_laplace_noise(server: Server, metric: str)
     ask = {name: part for name, part in ASK.items() if name != "delta"} | {"epsilon": 1.0, "metric": metric}
     planned = owner.plan(dataset, **ask).json()
     assert planned["privacy"]["delta"] == 0.0
-    assert {release["noise"] for release in planned["releases"]} == {"laplace"}
+    assert {release["noise"] for release in planned["releases"]} == {
+        "laplace" if metric == "accuracy" else "independent-laplace"
+    }
     job = owner.estimate(dataset, **ask).json()
     assert job["state"] == "committed"
     assert owner.budget()["spent"]["epsilon"] == pytest.approx(1.0)
+
+
+@only_on_sqlite
+@metrics
+def test_a_basic_budget_with_delta_is_charged_no_delta_for_laplace_noise(server: Server, metric: str) -> None:
+    owner = server.owner(epsilon=4.0, delta=1e-3, composition="basic")
+    dataset = owner.dataset(told_apart(), LABELLED)
+    planned = owner.plan(dataset, **ASK, metric=metric).json()
+    assert "laplace" in planned["releases"][0]["noise"]
+    job = owner.estimate(dataset, **ASK, metric=metric).json()
+    assert job["state"] == "committed"
+    spent = owner.budget()["spent"]
+    assert (spent["epsilon"], spent["delta"]) == (ASK["epsilon"], 0.0)
+    if metric == "accuracy":
+        rows = len(told_apart())
+        assert job["estimate"]["standard_error"] == pytest.approx(2**0.5 / (ASK["epsilon"] * rows), rel=1e-6)
 
 
 @only_on_sqlite

@@ -152,6 +152,107 @@ def test_questions_that_do_not_fit_are_refused_in_words(
     assert owner.budget()["spent"]["epsilon"] == 0
 
 
+def with_reference(name: str) -> list[dict[str, Any]]:
+    """The columns of penguins, with a reference of their islands."""
+    return [
+        {**each, "reference": name} if each["name"] == "island" else each
+        for each in penguin_files.SCHEMA["columns"]
+    ]
+
+
+def test_a_classifier_names_the_reference_that_coefficients_are_relative_to(owner: Caller) -> None:
+    dataset = uploaded(owner, columns=with_reference("Dream"))
+    shown = owner.get(f"/v1/datasets/{dataset}").json()["schema"]["columns"]
+    assert [each.get("reference") for each in shown] == [None, "Dream", *[None] * 6]
+    chosen = {"label": "species", "features": ["island", "sex", "year"]}
+    found = estimate(owner, dataset, "logistic-regression", **chosen)
+    assert found["features"] == ["island=Biscoe", "island=Torgersen", "sex=male", "sex missing", "year"]
+    assert found["references"] == [
+        {"column": "island", "categories": ["Dream"]},
+        {"column": "sex", "categories": ["female"]},
+    ]
+    means = estimate(owner, dataset, "frechet-mean", columns=["island"])["columns"]
+    assert [each["name"] for each in means] == ["island=Biscoe", "island=Dream", "island=Torgersen"]
+    # What an answer lists as its features asks for the same ones.
+    classifier = {name: found[name] for name in ("coefficients", "intercept")}
+    again = {"label": "species", "features": found["features"]}
+    score = estimate(owner, dataset, "classifier-score", **again, **classifier)
+    assert 0 <= score["value"] <= 1
+    for wrong in ("Atlantis", ""):
+        answer = owner.upload(
+            penguin_files.CSV, penguin_files.SCHEMA | {"columns": with_reference(wrong)}, "p.csv"
+        )
+        assert answer.status_code == 422
+    numbers = [{"name": "year", "type": "integer", "reference": "2007"}]
+    answer = owner.upload(penguin_files.CSV, penguin_files.SCHEMA | {"columns": numbers}, "p.csv")
+    assert "reference must be one of the categories" in answer.text
+
+
+def test_single_and_merged_categories_are_another_question_than_the_whole_column(owner: Caller) -> None:
+    dataset = uploaded(owner)
+    ask = {"kind": "logistic-regression", "epsilon": 5.0, "label": "species"}
+    usual = owner.estimate(dataset, **ask, features=["island"]).json()
+    spelled = owner.estimate(dataset, **ask, features=["island=Dream", "island=Torgersen"]).json()
+    assert (spelled["reused"], spelled["estimate"]) == (True, usual["estimate"])
+    one = owner.estimate(dataset, **ask, features=["island=Dream"]).json()
+    assert not one["reused"]
+    assert one["estimate"]["references"] == [{"column": "island", "categories": ["Biscoe", "Torgersen"]}]
+    merged = owner.estimate(dataset, **ask, features=["island=Dream|Biscoe"]).json()
+    assert not merged["reused"]
+    assert merged["estimate"]["features"] == ["island=Biscoe|Dream"]
+    for features, words in (
+        (["island=Atlantis"], "island has no such category: it has Biscoe, Dream, Torgersen"),
+        (["island", "year", "island=Dream"], "each column once, and its categories one after another"),
+    ):
+        refused = problem(owner.estimate(dataset, **ask, features=features), 422, "invalid")
+        assert words in refused["detail"]
+
+
+def test_a_selection_chooses_among_indicators(owner: Caller) -> None:
+    dataset = uploaded(owner)
+    candidates = [{"features": ["island"]}, {"features": ["island=Dream", "sex"]}]
+    body = {"label": "species", "features": ["island", "sex"], "candidates": candidates}
+    found = estimate(owner, dataset, "classifier-selection", **body)
+    names = [["island=Dream", "island=Torgersen"], ["island=Dream", "sex=male", "sex missing"]]
+    assert found["features"] == names[found["winner"]]
+    assert found["references"][0]["column"] == "island"
+
+
+def test_a_text_column_of_two_values_has_the_interval_of_a_boolean(owner: Caller) -> None:
+    rng = np.random.default_rng(4)
+    ill = rng.random(4000) < 0.4
+    told = rng.random(4000) < np.where(ill, 0.7, 0.3)
+    lines = [
+        f"{'yes' if a else 'no'},{'true' if a else 'false'},{'true' if b else 'false'}"
+        for a, b in zip(ill, told, strict=True)
+    ]
+    schema = {
+        "kind": "table",
+        "columns": [
+            {"name": "ill", "type": "category", "categories": ["no", "yes"]},
+            {"name": "sick", "type": "boolean"},
+            {"name": "told", "type": "boolean"},
+        ],
+    }
+    answer = owner.upload("\n".join(["ill,sick,told", *lines]).encode(), schema, "ill.csv")
+    dataset = answer.json()["id"]
+    errors, plans = [], []
+    for feature in ("ill", "sick"):
+        ask = {"kind": "logistic-regression", "label": "told", "features": [feature]}
+        plans.append(owner.plan(dataset, epsilon=5.0, **ask).json()["expected_error"])
+        found = estimate(owner, dataset, "logistic-regression", label="told", features=[feature])
+        errors.append(found["noise"]["standard_errors"][0])
+    assert plans[0] == plans[1]
+    assert errors[0] == pytest.approx(errors[1], rel=0.2)
+    assert errors[0] < 0.1
+    means = [
+        owner.plan(dataset, kind="frechet-mean", epsilon=1.0, columns=[each]).json()
+        for each in ("ill", "sick")
+    ]
+    widths = [[each["radius_95"] for each in mean["columns"]] for mean in means]
+    assert widths[0] == [widths[1][0]] * 2
+
+
 def test_columns_belong_to_tables(owner: Caller) -> None:
     answer = owner.plan(owner.dataset(), columns=["x"])
     assert "columns choose of a table" in problem(answer, 422, "invalid")["detail"]

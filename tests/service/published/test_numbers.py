@@ -60,7 +60,12 @@ def test_scores_are_told_with_their_intervals() -> None:
     }
     ((item, measure, value, low, high, unit),) = rows("classifier-score", answer)
     assert (item, measure, value, unit) == ("all records", "log-loss", 0.5, None)
-    assert (low, high) == pytest.approx((0.5 - 1.96 * 0.05, 0.5 + 1.96 * 0.05))
+    assert (low, high) == pytest.approx((0.5 - 1.96 * 0.05, 0.5 + 1.96 * 0.05))  # of an older version
+    stated = {"population": {"low": 0.4, "high": 0.7}, "these_records": {"low": 0.45, "high": 0.55}}
+    assert [row[1:5] for row in rows("classifier-score", answer | stated)] == [
+        ("log-loss", 0.5, 0.4, 0.7),
+        ("log-loss on these records", 0.5, 0.45, 0.55),
+    ]
 
 
 def test_an_estimator_that_nobody_knows_here_is_told_by_its_arrays() -> None:

@@ -166,6 +166,7 @@ def test_a_question_that_is_withdrawn_at_the_hub_is_given_back_at_the_sites(two:
     careful = site.offer(spd(60), approval="required")
     assert site.at_hub.grant(careful, them.analyst).status_code == 200
     other = them.sites[1].owner
+    until(lambda: all(entry["state"] not in ("reserved", "claimed") for entry in other.ledger()))
     before = other.budget()["spent"]
     asked = them.ask(about=[{"id": careful}, {"id": them.datasets[1]}], wait=0, reuse=False).json()["id"]
     until(lambda: other.budget()["spent"] != before)

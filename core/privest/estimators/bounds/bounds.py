@@ -3,15 +3,15 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
-from math import isfinite, sqrt
+from math import inf, isfinite, sqrt
 from typing import Annotated
 
 import numpy as np
 
 from privest.arrays import NestedList
-from privest.estimators.base import BasePlan, Estimator, require
+from privest.estimators.base import BasePlan, Estimator, least_noisy, require
 from privest.estimators.bounds.levels import FEWEST, NORMAL_95, Levels, best_nodes, deviation_of_levels
-from privest.estimators.column_ranges import ColumnCounts, ColumnRanges
+from privest.estimators.column_ranges import ENOUGH, ColumnCounts, ColumnRanges
 from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
 from privest.estimators.views import Coordinates, Distance, View, Viewed
 from privest.manifolds import Euclidean
@@ -163,11 +163,25 @@ def _statistics(view: View, nodes: int) -> dict[str, AnyStatistic]:
 
 
 def plan(spec: BoundsSpec, shape: PointsMetadata, target: PrivacyTarget) -> BoundsPlan:
-    """Noise and exact cost of private bounds, from public facts alone.
+    """Plan the noise and the exact cost of private bounds, from public facts alone.
+
+    Where budgets add up ε and δ, the noise is Laplace noise if that has the smaller error and still shows
+    where the values of a column are.
 
     Raises:
-        ValueError: a choice that is out of range, in words fit for whoever made it.
+        ValueError: an option is out of range. The message is fit for the analyst.
     """
+
+    def error(plan: BoundsPlan) -> float:
+        *looks, _ = plan.releases
+        shown = all(look.deviation * sqrt(len(plan.view.names)) <= 1.01 * ENOUGH for look in looks)
+        return plan.expected_error.radius_95 if shown or plan.target.delta > 0 else inf
+
+    return least_noisy(lambda target: _plan(spec, shape, target), target, error)
+
+
+def _plan(spec: BoundsSpec, shape: PointsMetadata, target: PrivacyTarget) -> BoundsPlan:
+    """Plan bounds with the noise that belongs to the δ of the target."""
     require(shape.n >= 1, "bounds need at least one record")
     point: NestedList | None = None
     if isinstance(shape.space, Euclidean):
@@ -179,10 +193,9 @@ def plan(spec: BoundsSpec, shape: PointsMetadata, target: PrivacyTarget) -> Boun
     require(len(view.low) > 0, "name at least one column of numbers or dates: others have no bounds to find")
     budget, ranges = PrivacyBudget.of(target, shape.n), ColumnRanges(view.low, view.high)
     rest = 1 - sum(share for _, share in ranges.looks(budget, _LOOKS))
-    nodes = FEWEST
-    if not budget.pure:  # then the noise is the same however many nodes there are
-        alone = budget.release(ColumnCounts(len(view.names), FEWEST), "quantiles", 1.0, share=rest)
-        nodes = best_nodes(alone.deviation * sqrt(len(view.names)))
+    # The noise is the same however many nodes there are.
+    alone = budget.release(ColumnCounts(len(view.names), FEWEST), "quantiles", 1.0, share=rest)
+    nodes = best_nodes(alone.deviation * sqrt(len(view.names)))
     last = budget.release(ColumnCounts(len(view.names), nodes), "quantiles", 1.0, share=rest)
     releases = *ranges.releases(budget, _LOOKS), last
     deviation = last.deviation * sqrt(len(view.names)) * deviation_of_levels(nodes)

@@ -1,20 +1,25 @@
-"""Default solver of the Fréchet mean: plain sums over the declared ball, or clipped ones where that pays.
+"""The default solver of the Fréchet mean: plain sums over the declared ball, or clipped ones where that pays.
 
 The run has three parts. Rough rounds of a histogram and a gradient each find where most records are. A fine
 histogram there, whose nodes reach to the largest distance, decides between the alternatives of the plan:
 plain gradients, which cut nothing off within the declared ball, gradients with a narrower clip and a plain
-one as a check, or descents to several candidates. The chosen gradients then give the answer.
+one as a check, or descents to several candidates. The chosen gradients then give the answer: the first ones
+are noisy, and each step is as long as is best for what is known before it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from math import inf, log, sqrt
+from math import cos, inf, log, pi, sin, sqrt
 
 import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.frechet_mean.excess import nodes_within
 from privest.estimators.frechet_mean.histogram import Histogram, with_outside
+from privest.estimators.frechet_mean.losses import CandidateDistances, ScaledGradient
+from privest.estimators.frechet_mean.planning import ProblemBounds, SolverPlan, distance_shares, longest
+from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.frechet_mean.region import (
     EDGE,
     SEVERAL,
@@ -24,11 +29,15 @@ from privest.estimators.frechet_mean.region import (
     uncertainty,
     unseen,
 )
+from privest.estimators.frechet_mean.schedule import Schedule
 from privest.estimators.uncertainty import Uncertainty
 from privest.manifolds import Manifold
 from privest.optim.ball import Ball
-from privest.privacy.mechanisms import NoisySum
+from privest.privacy.budget import PrivacyBudget
+from privest.privacy.mechanisms import AlternativeSum, NoisySum, SampledSum
 from privest.privacy.oracle import Oracle
+from privest.privacy.statistic import AnyStatistic
+from privest.records import CHUNK
 
 WIN = 0.75
 """Error with a narrower clip over the plain one, at most, for the narrower to be taken."""
@@ -51,8 +60,8 @@ _UNDECLARED = 2.0
 _FOUND = 16.0
 """Radius of a ball that the run found, over the clip where noise hides the distances."""
 
-_DONE = 0.25
-"""Distance that steps may leave for those before them to be left out, over the noise of the answer."""
+_ANGLES = 181
+"""Angles at which a largest length is sought."""
 
 _SURPRISE, _DISAGREEMENT, _EQUAL = 4.0, 3.0, 2.0
 """Standard deviations from which a gradient shows that more is left than expected, a check disagrees with an
@@ -64,9 +73,7 @@ class Run(IntEnum):
 
     PLAIN = 0
     CLIPPED = 1
-    FAR_PLAIN = 2
-    FAR_CLIPPED = 3
-    SEVERAL = 4
+    SEVERAL = 2
 
     @property
     def gradient(self) -> str:
@@ -79,14 +86,201 @@ class Run(IntEnum):
         return f"{self.prefix}-check"
 
     @property
-    def look(self) -> str:
-        """Name of the statistic of its last histogram."""
-        return f"{self.prefix}-distances"
-
-    @property
     def prefix(self) -> str:
         """First part of the names of its statistics."""
-        return ("plain", "clipped", "far-plain", "far-clipped", "several")[self]
+        return ("plain", "clipped", "several")[self]
+
+
+def statistics(within: Range, *, pure: bool) -> dict[str, AnyStatistic]:
+    """Return the statistics that only this solver releases, by the names that releases use.
+
+    Args:
+        within: what the run may find out about the distances of the records.
+        pure: whether δ is 0.
+    """
+    space = within.manifold
+    gradients = ("rough-gradient", "several-paths", Run.CLIPPED.check, *(run.gradient for run in Run))
+    return {
+        **dict.fromkeys(gradients, ScaledGradient(space)),
+        **dict.fromkeys(("rough-distances", "several-distances"), distance_shares(space, pure=pure)),
+        "several-values": CandidateDistances(space, 2, longest(space, within.radius)),
+    }
+
+
+# The plan
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Shares of the budget: of ε if the noise is Laplace's, else of μ².
+
+    Attributes:
+        rounds: largest number of rough rounds.
+        rough: largest shares of a rough histogram and of a rough gradient.
+        all_rough: largest share of all rough rounds.
+        look: of the histogram that decides; the unused share of rough rounds is added.
+        check: of a plain gradient that checks a clipped answer, of the rest after histograms.
+        gradients: of each gradient on curved space, of the same rest.
+        paths: of each gradient on the way to a candidate, and their number for each.
+        values: of the objective at the candidates.
+        last_look: of the histogram at the best candidate.
+        several: of the gradients from the best candidate.
+    """
+
+    rounds: int
+    rough: tuple[float, float]
+    all_rough: float
+    look: float
+    check: float
+    gradients: tuple[float, ...]
+    paths: tuple[float, int]
+    values: float
+    last_look: float
+    several: tuple[float, ...]
+
+
+def _growing(growth: float, count: int) -> tuple[float, ...]:
+    """Return shares of sum 1 that grow by a factor."""
+    weights = [growth**place for place in range(count)]
+    return tuple(each / sum(weights) for each in weights)
+
+
+_OF_MU = _Shares(
+    rounds=3,
+    rough=(0.01, 0.02),
+    all_rough=0.06,
+    look=0.08,
+    check=0.25,
+    gradients=_growing(2.0, 5),
+    paths=(0.015, 3),
+    values=0.1,
+    last_look=0.03,
+    several=_growing(2.0, 4),
+)
+_OF_EPSILON = _Shares(
+    rounds=2,
+    rough=(0.006, 0.012),
+    all_rough=0.03,
+    look=0.05,
+    check=0.25,
+    gradients=_growing(6.0, 3),
+    paths=(0.03, 2),
+    values=0.1,
+    last_look=0.04,
+    several=_growing(6.0, 2),
+)
+
+_ENOUGH = 0.01, 0.02
+"""Noise that is enough for rough rounds: of histograms in shares, of gradients in clips."""
+
+_TOO_NOISY = 0.1, 0.5
+"""Noise beyond which histograms and rough gradients are useless: on a share, and in clips."""
+
+_SAMPLE, _PART, _OF_SAMPLE = 16 * CHUNK, 16, 0.004
+"""Records in a sample for rough rounds, or this part of all if that is less, and a gradient's share of μ²."""
+
+
+def plan(bounds: ProblemBounds) -> SolverPlan:
+    """Return the plan of the default solver.
+
+    Raises:
+        ValueError: this privacy cannot be certified in float64.
+    """
+    budget = bounds.budget()
+    shares = _OF_EPSILON if budget.pure else _OF_MU
+    ranged = () if bounds.has_ball else (_range(bounds, budget),)
+    looks = _looks(bounds, budget, shares)
+    spent = _spent(budget, (*ranged, *looks))
+    alternatives = tuple(_alternatives(bounds, budget, shares, 1 - spent, looked=bool(looks)))
+    plain = [each for each in alternatives if each.statistic == Run.PLAIN.gradient]
+    joint = sum(each.deviation**-2 for each in plain) ** -0.5
+    noise = bounds.clip * joint * sqrt(bounds.space.dim)
+    chosen = Schedule(1.0, tuple(1.0 for _ in plain), noise, noise)
+    return SolverPlan("rgd", (*ranged, *looks, *alternatives), chosen)
+
+
+def _spent(budget: PrivacyBudget, releases: tuple[NoisySum, ...]) -> float:
+    """Return the share of the budget that releases take."""
+    if budget.pure:
+        return sum(each.epsilon for each in releases) / budget.whole
+    return sum(each.cost.mu_squared for each in releases) / budget.whole**2
+
+
+def _range(bounds: ProblemBounds, budget: PrivacyBudget) -> NoisySum:
+    """Return the histogram over many orders of magnitude, where nobody declared a radius."""
+    counts, power = bounds.range.counts, 1 if budget.pure else 2
+    share = min(0.03, (budget.release(counts, "range", 1.0).deviation / _ENOUGH[0]) ** power)
+    return budget.release(counts, "range", 1.0, share=share)
+
+
+def _looks(bounds: ProblemBounds, budget: PrivacyBudget, shares: _Shares) -> tuple[NoisySum, ...]:
+    """Return the histograms and gradients by which the run chooses, or none where noise hides all of them."""
+    space, power = bounds.space, 1 if budget.pure else 2
+    counts, scaled = bounds.distance_shares, ScaledGradient(space)
+
+    def deviation(statistic: AnyStatistic, share: float) -> float:
+        return budget.release(statistic, "", 1.0, share=share).deviation
+
+    if deviation(counts, shares.look) > _TOO_NOISY[0] and bounds.is_flat and bounds.has_ball:
+        return ()
+    step = sqrt(scaled.size)
+    wanted = (
+        (deviation(counts, 1.0) / _ENOUGH[0]) ** power,
+        (step * deviation(scaled, 1.0) / _ENOUGH[1]) ** power,
+    )
+    look, gradient = (min(most, each) for most, each in zip(shares.rough, wanted, strict=True))
+    rounds = min(shares.rounds, int((shares.all_rough - look) / (look + gradient)))
+    if step * deviation(scaled, gradient) > _TOO_NOISY[1] or deviation(counts, look) > _TOO_NOISY[0]:
+        return (budget.release(counts, "distances", 1.0, share=shares.look),)
+    sample = budget.sample(gradient)
+
+    def rough(statistic: AnyStatistic, name: str, share: float) -> NoisySum:
+        if not sample:
+            return budget.release(statistic, name, 1.0, share=share)
+        size = max(sample, min(_SAMPLE, CHUNK * (bounds.n // (_PART * CHUNK))))
+        paid = min(_OF_SAMPLE, share * (bounds.n / size) ** 2)
+        return SampledSum.of(budget.release(statistic, name, 1.0, share=paid), size)
+
+    found = list[NoisySum]()
+    for _ in range(rounds):
+        found += [rough(counts, "rough-distances", look), rough(scaled, "rough-gradient", gradient)]
+    found.append(rough(counts, "rough-distances", look))
+    rest = shares.look + shares.all_rough - _spent(budget, tuple(found))
+    return (*found, budget.release(counts, "distances", 1.0, share=rest))
+
+
+def _alternatives(
+    bounds: ProblemBounds, budget: PrivacyBudget, shares: _Shares, left: float, *, looked: bool
+) -> Iterator[NoisySum]:
+    """Yield the releases of each alternative."""
+    space, left = bounds.space, left * (1 - 1e-9)
+    scaled, counts = ScaledGradient(space), bounds.distance_shares
+
+    def made(run: Run, statistic: AnyStatistic, name: str, share: float) -> AlternativeSum:
+        return AlternativeSum.of(budget.release(statistic, name, 1.0, share=share * left), run, name)
+
+    def gradients(run: Run, parts: tuple[float, ...], of: float) -> Iterator[NoisySum]:
+        return (made(run, scaled, run.gradient, part * of) for part in parts)
+
+    steps = (1.0,) if bounds.is_flat else shares.gradients
+    if not looked:
+        yield from (budget.release(scaled, Run.PLAIN.gradient, 1.0, share=part * left) for part in steps)
+        return
+    yield from gradients(Run.PLAIN, steps, 1.0)
+    yield from gradients(Run.CLIPPED, steps, 1 - shares.check)
+    yield made(Run.CLIPPED, scaled, Run.CLIPPED.check, shares.check)
+    if space.cut_distance == inf:
+        return
+    path, each = shares.paths
+    run, count = Run.SEVERAL, 2 * each
+    candidates = CandidateDistances(space, 2, longest(space, bounds.radius))
+    yield from (made(run, scaled, "several-paths", path) for _ in range(count))
+    yield made(run, candidates, "several-values", shares.values)
+    yield made(run, counts, "several-distances", shares.last_look)
+    yield from gradients(run, shares.several, 1 - count * path - shares.values - shares.last_look)
+
+
+# The run
 
 
 @dataclass(frozen=True)
@@ -112,20 +306,18 @@ class _State:
         space: where it lives.
         point: (*shape) the iterate.
         noise: variance of the noise in it, in each direction.
-        moved: upper bound of what clips moved it by.
-        unfinished: upper bound of what is left to go; infinite where unknown.
+        bias: upper bound of the rest: what clips cut off, and what is left to go. Infinite where unknown.
     """
 
     space: Manifold
     point: Array
     noise: float = 0.0
-    moved: float = 0.0
-    unfinished: float = inf
+    bias: float = inf
 
     @property
     def square(self) -> float:
         """Expected square of the distance."""
-        return self.space.dim * self.noise + self.moved**2 + self.unfinished**2
+        return self.space.dim * self.noise + self.bias**2
 
     def stepped(self, gradient: _Gradient, hessian: MeanHessian) -> "_State":
         """Return the state after a step of the best length by what was known before its gradient.
@@ -137,18 +329,17 @@ class _State:
         square = float(np.dot(gradient.vector, gradient.vector)) - size * gradient.noise
         settles = square > self.square + _SURPRISE * sqrt(2 * size) * gradient.noise
         before = self
-        if settles or self.unfinished == inf:
+        if settles or self.bias == inf:
             most = sqrt(max(0.0, square) + 3 * sqrt(size) * gradient.noise) / hessian.least
-            before, settles = replace(self, unfinished=most), True
+            before, settles = replace(self, bias=most), True
         added = self.space.dim * gradient.noise + gradient.excess**2
         length = hessian.length(inf if settles else before.square, added)
-        kept, doubt = hessian.contraction(length)
+        kept = hessian.contraction(length)
         return _State(
             self.space,
             self.space.exp_coordinates(self.point, length * gradient.vector),
             kept**2 * self.noise + length**2 * gradient.noise,
-            abs(kept) * self.moved + length * gradient.excess,
-            abs(kept) * before.unfinished + doubt * sqrt(before.square),
+            kept * before.bias + length * gradient.excess,
         )
 
 
@@ -182,15 +373,34 @@ class AdaptiveMean:
         away = float(self._space.dist(self.ball.center, point))
         return min(away + self.ball.radius, self._space.diameter)
 
+    def _ball_of_gradients(self, point: Array) -> tuple[Array, float]:
+        """Return centre and radius of a ball that holds the gradient of every record of the declared ball.
+
+        The gradients are the logarithms of the records, and the centre is that of the ball's centre where
+        this helps.
+
+        Returns:
+            (size,) coordinates at the point, and a radius.
+        """
+        space, widest, origin = self._space, self.widest(point), np.zeros(self._space.coordinate_size)
+        high = 0.0 if space.dim == 1 else space.curvature[1]
+        if widest >= space.cut_distance or sqrt(max(high, 0.0)) * widest >= pi:
+            return origin, widest
+        away = float(space.dist(self.ball.center, point))
+        radius = _largest_difference(away, self.ball.radius, high)
+        if radius >= widest:
+            return origin, widest
+        return space.log_coordinates(point, self.ball.center), radius
+
     def run(self, gate: Oracle) -> tuple[Array, Uncertainty]:
         """Return the (*shape) mean and its uncertainty."""
         state, held, clip = self._rough(gate)
         if "distances" not in self.releases:
-            return self._told(self._descended(gate, state, Run.PLAIN, inf, None), Run.PLAIN, None, False)
+            return self._answer(self._descended(gate, state, Run.PLAIN, inf, None), Run.PLAIN, None)
         distances = self._histogram(gate, "distances", state.point, held)
         if clip < inf:
-            beyond = float(distances.excess(np.array([clip]))[0])
-            state = replace(state, unfinished=state.unfinished + beyond)
+            bias = state.bias + float(distances.excess(np.array([clip]))[0])
+            state = replace(state, bias=min(bias, self.widest(state.point)))
         if Run.SEVERAL.gradient in self.releases and _several(distances, self._space):
             return self._best_of_several(gate, state, distances)
         return self._single(gate, state, distances)
@@ -199,7 +409,7 @@ class AdaptiveMean:
 
     def _rough(self, gate: Oracle) -> tuple[_State, float | None, float]:
         """Return an iterate near most records, the distance within which they are, if seen, and its clip."""
-        state, held, clip = _State(self._space, self.start), None, inf
+        state, held, clip = _State(self._space, self.start, bias=self.widest(self.start)), None, inf
         looks = self.releases.get("rough-distances", ())
         for place in range(len(looks)):
             distances = self._histogram(gate, "rough-distances", state.point, None, place)
@@ -208,9 +418,10 @@ class AdaptiveMean:
                 break
             release = self.releases["rough-gradient"][place]
             clip = self.widest(state.point) if held is None else min(_WIDER * held, self.widest(state.point))
-            ahead = clip * gate.mean((state.point, clip), "rough-gradient")
+            origin = np.zeros(self._space.coordinate_size)
+            ahead = clip * gate.mean((state.point, origin, clip), "rough-gradient")
             point = self._within(self._space.exp_coordinates(state.point, ahead))
-            state = _State(self._space, point, unfinished=2 * sqrt(release.size) * clip * release.doubt)
+            state = _State(self._space, point, bias=2 * sqrt(release.size) * clip * release.doubt)
         return state, held, clip
 
     def _within(self, point: Array) -> Array:
@@ -239,26 +450,19 @@ class AdaptiveMean:
         if len(nodes) > inner:
             nodes = nodes[np.unique(np.linspace(0, len(nodes) - 1, inner).round().astype(int))]
         nodes = with_outside(nodes, reach, space.diameter)
-        return Histogram.read(point, gate.mean((point, nodes), name), nodes, release.doubt, reach)
+        radius = self.ball.radius if self.is_declared and nodes[-1] > reach else inf
+        shares = gate.mean((point, nodes, self.ball.center, radius), name)
+        return Histogram.read(point, shares, nodes, release.doubt, reach)
 
     # The choice of a clip
 
     def _single(self, gate: Oracle, state: _State, distances: Histogram) -> tuple[Array, Uncertainty]:
         """Return the answer of plain gradients, or of clipped ones where these are better by much."""
         clip = self._clip(distances, state)
-        hessian = self._hessian(distances)
-        steps = self.releases[Run.PLAIN.gradient]
-        noise = (self.widest(state.point) if clip is None else clip) * sqrt(self._space.dim) * _joint(steps)
-        is_far = (
-            Run.FAR_PLAIN.gradient in self.releases
-            and hessian.left(state.unfinished, len(steps)) > _DONE * noise
-        )
         if clip is None:
-            run = Run.FAR_PLAIN if is_far else Run.PLAIN
-            return self._told(self._descended(gate, state, run, inf, distances), run, distances, False)
-        run = Run.FAR_CLIPPED if is_far else Run.CLIPPED
-        found = self._descended(gate, state, run, clip, distances)
-        return self._checked(gate, found, run, distances)
+            return self._answer(self._descended(gate, state, Run.PLAIN, inf, distances), Run.PLAIN, distances)
+        found = self._descended(gate, state, Run.CLIPPED, clip, distances)
+        return self._checked(gate, found, distances)
 
     def _clip(self, distances: Histogram, state: _State) -> float | None:
         """Return a clip whose error is at most `WIN` of the plain error, or None."""
@@ -267,16 +471,16 @@ class AdaptiveMean:
         if not len(clips):
             return None
         hessian = self._hessian(distances)
-        # On curved space the iterate moves on by what is unfinished, and records come nearer to the clip.
-        shift = 0.0 if self._is_flat else state.unfinished
-        cut = distances.excess(np.maximum(clips - shift, 0.5 * clips)) / hessian.least
+        # On curved space the iterate moves on, by the bias at most, and records come nearer to the clip.
+        shift = 0.0 if self._is_flat else state.bias
+        cut = distances.excess(np.maximum(clips - shift, 0.0)) / hessian.least
         plain, clipped = (
             Region.of(self._space, _joint(steps), 0.0, steps[-1]).quantile()
             for steps in (self.releases[run.gradient] for run in (Run.PLAIN, Run.CLIPPED))
         )
         error = clips * clipped + cut
         best = int(np.argmin(error))
-        whole = self.ball.radius if self._is_flat else self.widest(state.point)
+        whole = self.ball.radius if self._is_flat else self._ball_of_gradients(state.point)[1]
         if error[best] < WIN * plain * whole:
             return float(clips[best])
         return None if self.is_declared else self._usual(distances.half_width())
@@ -299,32 +503,25 @@ class AdaptiveMean:
     def _gradient(
         self, gate: Oracle, state: _State, name: str, place: int, clip: float, cut: float
     ) -> _Gradient:
-        clip = min(clip, self.widest(state.point))
-        vector = clip * gate.mean((state.point, clip), name)
-        return _Gradient(vector, (clip * self.releases[name][place].doubt) ** 2, cut)
+        center, unit = self._ball_of_gradients(state.point)
+        if clip < unit:
+            center, unit = np.zeros(self._space.coordinate_size), clip
+        vector = center + unit * gate.mean((state.point, center, unit), name)
+        return _Gradient(vector, (unit * self.releases[name][place].doubt) ** 2, cut)
 
     def _descended(
         self, gate: Oracle, state: _State, run: Run, clip: float, distances: Histogram | None
     ) -> _State:
         """Return where the gradients of a run lead, clipped at most at `clip`.
 
-        On flat space a plain gradient is taken at the centre of the ball, from where its clip is least.
+        On flat space one gradient leads to the mean, whatever is known before it.
         """
-        steps, name = self.releases[run.gradient], run.gradient
-        if self._is_flat and clip == inf:
-            state = _State(self._space, self.ball.center)
-        origin, look = state.point, self.releases.get(run.look)
-        first = len(steps) - _NEAR if look else None
-        for place in range(len(steps)):
-            if place == first:
-                distances, origin = self._histogram(gate, run.look, state.point, None), state.point
-            gone = float(self._space.dist(origin, state.point)) if place else 0.0
-            cut = self._cut(distances, clip, gone)
-            seen = self._gradient(gate, state, name, place, clip, cut)
-            hessian = self._hessian(distances, 0.0)
-            if self._is_flat:
-                state = replace(state, unfinished=inf)
-            state = self._drawn_in(state.stepped(seen, hessian))
+        if self._is_flat:
+            state = replace(state, bias=inf)
+        for place in range(len(self.releases[run.gradient])):
+            gone = 0.0 if distances is None else float(self._space.dist(distances.point, state.point))
+            seen = self._gradient(gate, state, run.gradient, place, clip, self._cut(distances, clip, gone))
+            state = self._drawn_in(state.stepped(seen, self._hessian(distances, gone)))
         return state
 
     def _cut(self, distances: Histogram | None, clip: float, gone: float) -> float:
@@ -333,7 +530,7 @@ class AdaptiveMean:
             return 0.0
         if clip == inf:
             return distances.outside * 0.1 * distances.reach
-        return float(distances.excess(np.array([max(clip - gone, 0.5 * clip)]))[0])
+        return float(distances.excess(np.array([max(clip - gone, 0.0)]))[0])
 
     def _drawn_in(self, state: _State) -> _State:
         point, away = self.ball.nearest(state.point)
@@ -341,27 +538,24 @@ class AdaptiveMean:
             return state
         return replace(state, point=point)
 
-    def _checked(
-        self, gate: Oracle, found: _State, run: Run, distances: Histogram
-    ) -> tuple[Array, Uncertainty]:
+    def _checked(self, gate: Oracle, found: _State, distances: Histogram) -> tuple[Array, Uncertainty]:
         """Return the clipped answer if a plain gradient agrees with it, else the plain answer."""
-        space = self._space
-        at = _State(space, self.ball.center) if self._is_flat else found
-        seen = self._gradient(gate, at, run.check, 0, inf, 0.0)
+        space, run = self._space, Run.CLIPPED
+        seen = self._gradient(gate, found, run.check, 0, inf, 0.0)
         hessian = self._hessian(distances)
-        ahead = replace(at, unfinished=inf).stepped(seen, hessian)
+        ahead = replace(found, bias=inf).stepped(seen, hessian)
         ahead = replace(ahead, point=self._within(ahead.point))
         apart = float(space.dist(ahead.point, found.point))
         doubt = Region.of(space, sqrt(seen.noise), 0.0, self.releases[run.check][0])
         # A false alarm costs more the narrower the clip is, and must be rarer by as much.
         ratio = sqrt(found.noise / seen.noise)
         deviations = max(_DISAGREEMENT, sqrt(max(0.0, -4 * log(max(ratio, 1e-9)))))
-        allowed = deviations / 2 * hessian.settling * doubt.quantile() + found.moved + found.unfinished
+        allowed = deviations / 2 * hessian.settling * doubt.quantile() + found.bias
         if apart <= allowed:
-            return self._told(found, run, distances, True)
-        left = 0.0 if self._is_flat else hessian.contraction(hessian.settling)[1] * apart / hessian.least
-        plain = replace(ahead, noise=(hessian.settling**2) * seen.noise, moved=0.0, unfinished=left)
-        return self._told(plain, run, distances, False)
+            return self._answer(found, run, distances, is_clipped=True)
+        left = 0.0 if self._is_flat else hessian.contraction(hessian.settling) * apart / hessian.least
+        plain = replace(ahead, noise=(hessian.settling**2) * seen.noise, bias=left)
+        return self._answer(plain, run, distances)
 
     # Several minima
 
@@ -380,11 +574,12 @@ class AdaptiveMean:
         between = float(space.dist(one, other))
         best, rest = (one, other) if first <= second else (other, one)
         are_equal = abs(first - second) < _EQUAL * sqrt(2) * width * values.doubt
+        distances = self._histogram(gate, "several-distances", best, None)
         found = self._descended(gate, _State(space, best), Run.SEVERAL, inf, distances)
         # Noise alone moves the ends of both paths.
         noise = sqrt(2 * space.dim) * self.widest(one) * self.releases["several-paths"][0].deviation
         apart = float(space.dist(found.point, rest)) if are_equal and between > _APART * noise else 0.0
-        return self._told(found, Run.SEVERAL, distances, False, apart)
+        return self._answer(found, Run.SEVERAL, distances, apart=apart)
 
     @property
     def _longest(self) -> float:
@@ -401,12 +596,18 @@ class AdaptiveMean:
 
     # The answer
 
-    def _told(
-        self, state: _State, run: Run, distances: Histogram | None, is_clipped: bool, apart: float = 0.0
+    def _answer(
+        self,
+        state: _State,
+        run: Run,
+        distances: Histogram | None,
+        *,
+        is_clipped: bool = False,
+        apart: float = 0.0,
     ) -> tuple[Array, Uncertainty]:
         """Return the answer and its uncertainty."""
         space, release = self._space, self.releases[run.gradient][-1]
-        moved = state.moved + state.unfinished
+        moved = state.bias
         hessian = self._hessian(distances)
         flat = hessian.is_flat and not apart and run is not Run.SEVERAL
         if distances is not None and flat and not self._is_flat:
@@ -430,8 +631,26 @@ class AdaptiveMean:
         )
 
 
-_NEAR = 3
-"""Last gradients of a run from afar, after its second histogram."""
+def _largest_difference(away: float, radius: float, curvature: float) -> float:
+    """Return how far the logarithms of two points are apart at most, where `curvature` is the largest.
+
+    In a triangle the angle at the point is at most the one in a triangle with the same sides on the sphere of
+    this curvature (Alexandrov), and on flat space if curvature is not positive.
+
+    Args:
+        away: distance of the first of the two points.
+        radius: distance between the two points.
+        curvature: upper bound; the sides are shorter than those of triangles on that sphere.
+    """
+    unit = sqrt(max(curvature, 0.0))
+    first, second = away * unit, radius * unit
+    if not first or not second:
+        return radius
+    angle = np.linspace(0, pi, _ANGLES)  # between the two sides that meet at the first point
+    third = np.arccos(np.clip(cos(first) * cos(second) - sin(first) * sin(second) * np.cos(angle), -1, 1))
+    at_point = (cos(second) - cos(first) * np.cos(third)) / np.maximum(sin(first) * np.sin(third), 1e-12)
+    square = third**2 + first**2 - 2 * third * first * np.clip(at_point, -1, 1)
+    return float(np.sqrt(square.max())) / unit
 
 
 def _joint(steps: tuple[NoisySum, ...]) -> float:

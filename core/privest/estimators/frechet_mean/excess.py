@@ -1,5 +1,6 @@
 """Upper bound on what a clip cuts off of a mean, from a noisy histogram of distances."""
 
+from dataclasses import dataclass
 from math import inf, log2, sqrt
 
 import numpy as np
@@ -42,9 +43,11 @@ def excess_bounds(
 
     As far as records stand out of the noise the released shares bound it. Further off the share of the
     records is assumed to fall at least as fast as a power of the distance. Its index is the one that the last
-    octave shows (Hill 1975 fits such tails). Two cases have no bound: most records are at the centre, or the
-    tail falls too slowly. What no histogram shows is a group of records far beyond all
-    others that is smaller than its noise; answers state this as an assumption.
+    octave shows (Hill 1975 fits such tails). The tail may begin at the last node where records stand out, or
+    at the next one, where the noise bounds their share: the lower bound counts. Two cases have no bound: most
+    records are at the centre, or the tail falls too slowly where it is seen. What no histogram shows is a
+    group of records far beyond all others that is smaller than its noise; answers state this as an
+    assumption.
 
     Args:
         nodes: (nodes,) rising distances, of which the last is the largest that a record may have.
@@ -59,38 +62,50 @@ def excess_bounds(
     seen = np.flatnonzero(beyond > _SEEN * noise)
     if not len(seen) or seen[-1] < 2:
         return None
-    last = int(seen[-1])
-    most = float(beyond[last] + _CONFIDENCE * noise[last])
+    most = np.maximum(beyond, 0.0) + _CONFIDENCE * noise
     least = np.maximum(beyond - _CONFIDENCE * noise, 1e-9)
-    octaves = np.abs(np.log2(nodes[:last] / nodes[last]))
-    earlier = {int(np.argmin(np.abs(octaves - back))) for back in (0.5, 1.0)}
-    index = min(log2(least[place] / most) / octaves[place] for place in earlier)
-    if least[1] < _LEAST_SPREAD or index <= _LEAST_INDEX:
+    if least[1] < _LEAST_SPREAD:
         return None
-    edge = sqrt(nodes[min(last + 1, count - 1)] * nodes[last])
     deviations = np.sqrt(deviation**2 + np.maximum(shares, 0.0) / sample)
-    return np.array([_excess(nodes, shares, deviations, clip, last, most, edge, index) for clip in clips])
+    bounds = list[Array]()
+    for last in range(int(seen[-1]), min(int(seen[-1]) + 2, count)):
+        octaves = np.abs(np.log2(nodes[:last] / nodes[last]))
+        earlier = {int(np.argmin(np.abs(octaves - back))) for back in (0.5, 1.0)}
+        index = min(log2(least[place] / most[last]) / octaves[place] for place in earlier)
+        if index <= _LEAST_INDEX:
+            break
+        tail = _Tail(last, float(most[last]), sqrt(nodes[min(last + 1, count - 1)] * nodes[last]), index)
+        bounds.append(np.array([tail.excess(nodes, shares, deviations, clip) for clip in clips]))
+    return np.min(bounds, axis=0) if bounds else None
 
 
-def _excess(
-    nodes: Array,
-    shares: Array,
-    deviations: Array,
-    clip: float,
-    last: int,
-    most: float,
-    edge: float,
-    index: float,
-) -> float:
-    """Return the bound for one clip: of what is seen within `edge`, and of a tail beyond it."""
-    start, reach = max(clip, edge), float(nodes[-1])
-    power = index if abs(index - 1) > 0.01 else 1.01
-    tail = 0.0
-    if start < reach:
-        tail = most * start * (edge / start) ** power * (1 - (start / reach) ** (power - 1)) / (power - 1)
-    if clip >= edge:
-        return tail
-    over = np.maximum(np.minimum(nodes[: last + 1], edge) - clip, 0.0)
-    noise = float(np.linalg.norm(over * deviations[: last + 1]))
-    seen = over @ np.maximum(shares[: last + 1], 0.0) + _CONFIDENCE * noise
-    return float(tail + seen + most * (edge - clip))
+@dataclass(frozen=True)
+class _Tail:
+    """The share of the records from a node on, which falls at least as fast as a power of the distance.
+
+    Attributes:
+        last: place of the node.
+        most: upper bound of the share of the records from there on.
+        edge: distance from which the tail counts in place of the released shares.
+        index: of the power.
+    """
+
+    last: int
+    most: float
+    edge: float
+    index: float
+
+    def excess(self, nodes: Array, shares: Array, deviations: Array, clip: float) -> float:
+        """Return the bound for one clip: of what is seen within `edge`, and of the tail beyond it."""
+        start, reach = max(clip, self.edge), float(nodes[-1])
+        power = self.index if abs(self.index - 1) > 0.01 else 1.01
+        beyond = 0.0
+        if start < reach:
+            ends = 1 - (start / reach) ** (power - 1)
+            beyond = self.most * start * (self.edge / start) ** power * ends / (power - 1)
+        if clip >= self.edge:
+            return beyond
+        over = np.maximum(np.minimum(nodes[: self.last + 1], self.edge) - clip, 0.0)
+        noise = float(np.linalg.norm(over * deviations[: self.last + 1]))
+        seen = over @ np.maximum(shares[: self.last + 1], 0.0) + _CONFIDENCE * noise
+        return float(beyond + seen + self.most * (self.edge - clip))

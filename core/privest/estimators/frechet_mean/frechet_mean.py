@@ -7,10 +7,10 @@ from typing import Annotated
 import numpy as np
 
 from privest.arrays import Array, NestedList
-from privest.estimators.base import BasePlan, Estimator, require
+from privest.estimators.base import BasePlan, Estimator, least_noisy, require
+from privest.estimators.frechet_mean import adaptive_clip
 from privest.estimators.frechet_mean import column_means as column_means_solver
 from privest.estimators.frechet_mean.adaptive_clip import AdaptiveMean, Run
-from privest.estimators.frechet_mean.adaptive_clip_planning import adaptive_clip
 from privest.estimators.frechet_mean.forecast import MeanError, expected_error
 from privest.estimators.frechet_mean.frechet_mean_spec import FrechetMeanSpec
 from privest.estimators.frechet_mean.given_clip import Facts, checked, last_step
@@ -29,7 +29,7 @@ from privest.estimators.frechet_mean.planning import (
 from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.frechet_mean.schedule import hessian_bounds
 from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
-from privest.manifolds import Embedded, Manifold, compact
+from privest.manifolds import Embedded, Euclidean, Manifold, compact
 from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.optim.federated import APART, LocalSteps, Rounds, ServerStep, owners_descent
@@ -44,6 +44,9 @@ from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
 from privest.tables.answers import ColumnError, ColumnMean, alike, column_errors, column_means
 from privest.tables.recipe import Recipe
+
+_BATCHES = ("rsgd", "rsvrg")
+"""Solvers that see random batches."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,7 @@ class FrechetMeanPlan(BasePlan):
             return self.epochs.steps
         if self.sums is not None:
             return 1
-        shared = sum(
-            r.count for r in self.releases if r.statistic in ("gradient", "scaled", "rough-gradient")
-        )
+        shared = sum(r.count for r in self.releases if r.statistic in ("gradient", "rough-gradient"))
         return shared + max(len(self.named(run.gradient)) for run in Run)
 
     def named(self, statistic: str) -> tuple[NoisySum, ...]:
@@ -126,7 +127,7 @@ class FrechetMeanPlan(BasePlan):
         """The statistics that the gate may sum, by the names that releases use."""
         if self.sums is not None:
             return dict(column_means_solver.statistics(self.sums))
-        return statistics(self.range, pure=self.target.delta == 0)
+        return _statistics(self.range, pure=self.target.delta == 0)
 
     @property
     def sums(self) -> Recipe | None:
@@ -165,23 +166,37 @@ class FrechetMeanPlan(BasePlan):
 
 
 def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) -> FrechetMeanPlan:
-    """Noise, steps and exact cost of a private Fréchet mean, from public facts alone.
+    """Plan the noise, the steps and the exact cost of a private Fréchet mean, from public facts alone.
 
-    With δ = 0 noise is Laplace's, with any other δ Gauss's.
+    With δ = 0 the noise is Laplace noise. With a δ above 0 it is Gaussian, except for sums over columns, and
+    over points of Euclidean space with a given clip, where budgets add up ε and δ and Laplace noise has the
+    smaller error. Elsewhere many releases share the budget, and histograms of Laplace noise see less: no
+    forecast tells which of the two arrives nearer.
 
     Raises:
-        ValueError: a choice that is out of range, in words fit for whoever made it.
+        ValueError: an option is out of range. The message is fit for the analyst.
     """
-    space = shape.space
     require(shape.n >= 1, "a mean needs at least one record")
     if spec.solver in SUMS or (shape.recipe is not None and spec.solver is None and spec.is_default):
         return _plan_of_columns(spec, shape, target)
+    if spec.solver in _BATCHES or spec.finds_clip or not isinstance(shape.space, Euclidean):
+        return _plan_of_points(spec, shape, target)
+    return least_noisy(
+        lambda target: _plan_of_points(spec, shape, target),
+        target,
+        lambda plan: plan.expected_error.radius_95,
+    )
+
+
+def _plan_of_points(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) -> FrechetMeanPlan:
+    """Plan the mean of points with the noise that belongs to the δ of the target."""
+    space = shape.space
     center, radius = shape.search_center, _positive(shape.search_radius, "radius", space.widest_radius)
     start = shape.point(spec.start, "start") if spec.start is not None else center
     clip = _positive(spec.clip, "clip") if spec.clip is not None else radius
     step_size = _positive(spec.step_size, "step_size") if spec.step_size is not None else None
     clip_change = _positive(spec.clip_change, "clip_change") if spec.clip_change is not None else None
-    most = MOST_STEPS if spec.solver in {"rsgd", "rsvrg"} else MOST_STEPS // 1000
+    most = MOST_STEPS if spec.solver in _BATCHES else MOST_STEPS // 1000
     require((spec.steps or 1) <= most, f"steps must be at most {most}")
 
     with np.errstate(over="ignore"):
@@ -195,13 +210,13 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
         "these options need low and high of every column: declare them, or leave the options out",
     )
     chosen = _solver_plan(spec, bounds, step_size, clip_change)
-    found = chosen.releases[0].statistic in ("range", "orders")
+    found = chosen.releases[0].statistic == "range"
     require(spec.server_step == 1.0 or spec.local_steps > 1, APART)
     long = spec.local_steps > 1 and spec.local_steps * len(chosen.releases) > most
     require(not long, f"local_steps times {len(chosen.releases)} steps must be at most {most}")
     expected = expected_error(chosen.schedule.noise_error, _last(chosen), bounds, found=found)
     warnings = _warnings(bounds, shape, chosen, clip_change, expected)
-    summed = statistics(bounds.range, pure=target.delta == 0)
+    summed = _statistics(bounds.range, pure=target.delta == 0)
     return FrechetMeanPlan(
         **certified(chosen.releases, summed, target, shape.n, warnings),
         shape=shape,
@@ -218,6 +233,11 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
         local_steps=spec.local_steps,
         server_step=spec.server_step,
     )
+
+
+def _statistics(within: Range, *, pure: bool) -> dict[str, AnyStatistic]:
+    """Return the statistics that the gate may sum for points, by the names that releases use."""
+    return statistics(within, pure=pure) | adaptive_clip.statistics(within, pure=pure)
 
 
 def _plan_of_columns(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) -> FrechetMeanPlan:
@@ -266,10 +286,10 @@ def _solver_plan(
         ValueError: an option out of range, or a run that cannot be certified.
     """
     if spec.finds_clip:
-        return adaptive_clip(bounds)
+        return adaptive_clip.plan(bounds)
     told: tuple[NoisySum, ...] = ()
     if spec.diagnostics:
-        batches = spec.solver in ("rsgd", "rsvrg")
+        batches = spec.solver in _BATCHES
         bounds, told = diagnosed(bounds, batches=batches, check=batches or spec.local_steps > 1)
     chosen = _given_clip(spec, bounds, step_size, clip_change)
     return replace(chosen, releases=(*chosen.releases, *told))
@@ -310,7 +330,7 @@ def _warnings(
 ) -> Iterator[str]:
     """Warnings for the analyst, from public facts."""
     clip, step = bounds.clip, chosen.schedule.step_size
-    found = chosen.releases[0].statistic in ("range", "orders")
+    found = chosen.releases[0].statistic == "range"
     if shape.radius is None and not found and bounds.radius < bounds.space.diameter:
         yield (
             f"the dataset's schema names no radius; {bounds.radius:.3g} about the centre is assumed. "
@@ -392,7 +412,7 @@ def _options_fit(spec: FrechetMeanSpec, space: Manifold) -> None:
         f"local_steps belongs to the solver rgd, on one of the manifolds {', '.join(compact())}",
     )
     require(
-        spec.solver in ("rsgd", "rsvrg") or (spec.rate is None and spec.sampling == "poisson"),
+        spec.solver in _BATCHES or (spec.rate is None and spec.sampling == "poisson"),
         "rate and sampling belong to the solvers rsgd and rsvrg",
     )
     loops = (spec.epochs, spec.restarts, spec.clip_change, spec.full_noise)
@@ -430,5 +450,5 @@ FRECHET_MEAN = Estimator(
     shown=("solver", "why", "step_size", "local_steps", "server_step", "radius", "columns"),
     errors_apart=True,
     error_meaning="distance by which the noise alone moves the mean, root mean square",
-    certificates=lambda spec: int(spec.solver in ("rsgd", "rsvrg")),
+    certificates=lambda spec: int(spec.solver in _BATCHES),
 )

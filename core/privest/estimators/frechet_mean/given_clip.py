@@ -46,7 +46,7 @@ class Facts:
         nodes = reach * 2.0 ** (-np.arange(self.look.size - 2, -1.0, -1.0) / 2)
         nodes = with_outside(nodes, reach, space.diameter)
         return Histogram.read(
-            point, gate.mean((point, nodes), "distances"), nodes, self.look.deviation, reach
+            point, gate.mean((point, nodes, point, inf), "distances"), nodes, self.look.deviation, reach
         )
 
     def hessian(self, distances: Histogram, slope: float) -> MeanHessian:
@@ -98,8 +98,7 @@ def last_step(
     gradient = gate.mean(point)
     slope = sqrt(max(0.0, float(np.dot(gradient, gradient)) - last.size * last.deviation**2))
     hessian, excess = facts.hessian(distances, slope), facts.excess(distances)
-    kept, doubt = hessian.contraction(step_size)
-    left = (abs(kept) + doubt) / hessian.least
+    left = hessian.contraction(step_size) / hessian.least
     ahead = ball.manifold.exp_coordinates(point, step_size * gradient)
     point, away = ball.nearest(ahead)
     left_to_go = left * slope + (float(ball.manifold.dist(point, ahead)) if away >= ball.radius else 0.0)

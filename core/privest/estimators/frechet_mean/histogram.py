@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 
@@ -21,16 +21,20 @@ _CONFIDENCE = 2.0
 _MOST = 0.9
 """Share of the records that counts as most of them."""
 
+_ROUNDING = 1 + 1e-6
+"""Distance over the radius from which a record is outside a ball: those on its edge are not."""
+
 _MARGIN = 1.1
 """Distance of the node for records outside the ball, over the largest distance within it."""
 
 
 @dataclass(frozen=True)
 class DistanceShares:
-    """Share of the records at each node of rising distances. Queries are (point, nodes).
+    """Share of the records at each node of rising distances. Queries are (point, nodes, center, radius).
 
     A record between two nodes counts at both, in proportion to how near it is to each. So the mean distance
-    that the nodes show is exact, and rounding cannot move a record by a whole count.
+    that the nodes show is exact, and rounding cannot move a record by a whole count. A record that is further
+    than the radius from the centre counts at the last node.
 
     Attributes:
         manifold: space of the records.
@@ -50,19 +54,23 @@ class DistanceShares:
         return 2.0 * clip * (1 + 1e-12)
 
     @any_floats
-    def clipped_sum(self, query: tuple[Array, Array], rows: Array, clip: float) -> Array:
+    def clipped_sum(self, query: tuple[Array, Array, Array, float], rows: Array, clip: float) -> Array:
         """Return the sum of the records' counts; a record without a finite distance counts nowhere.
 
         Args:
-            query: the (*shape) point, and 2 to `size` rising distances.
+            query: the (*shape) point, 2 to `size` rising distances, and a ball: its (*shape) centre and its
+                radius, infinite if all records count by their distance.
             rows: (n, *shape) records.
             clip: count of one record.
 
         Returns:
             (size,) counts, 0 beyond the nodes.
         """
-        point, nodes = query
+        point, nodes, center, radius = query
         away = lengths(self.manifold.log_coordinates(point, rows))
+        if radius < inf:
+            far = lengths(self.manifold.log_coordinates(center, rows)) > radius * _ROUNDING
+            away = np.where(far, nodes[-1], away)
         away = np.clip(away[np.isfinite(away)], nodes[0], nodes[-1])
         upper = np.clip(np.searchsorted(nodes, away, side="right"), 1, len(nodes) - 1)
         # From 0 to 1 whatever the nodes are: 0 where two of them are equal, as NaN is the smaller for `fmax`.
@@ -80,7 +88,7 @@ class Histogram:
         nodes: (k,) rising distances. The last is the largest distance of a record in the ball.
         shares: (k,) noisy shares of the records.
         deviation: standard deviation of the noise on each share.
-        outside: share of the records that are further than the last node, or 0 where noise hides them.
+        outside: share of the records that are outside the ball, or 0 where noise hides them.
     """
 
     point: Array
@@ -96,7 +104,7 @@ class Histogram:
         Args:
             point: (*shape) of the query.
             released: (size,) noisy shares.
-            nodes: nodes of the query; those beyond `reach` are for records outside the ball.
+            nodes: nodes of the query; one beyond `reach` is for records outside the ball.
             deviation: standard deviation of the noise on each share.
             reach: largest distance of a record in the ball.
         """

@@ -44,10 +44,10 @@ class SquaredDistance(Opposable):
 
 @dataclass(frozen=True)
 class ScaledGradient(Opposable):
-    """The gradient of `SquaredDistance`, clipped at a length that is asked for and then divided by it.
+    """The negative gradient of ½ dist(·, x)², less a public vector, clipped at a length and divided by it.
 
     A record so adds a vector of length 1 at most whatever the clip, and the noise that hides it is a fixed
-    multiple of a clip that released answers may choose. It asks about (point, clip).
+    multiple of a clip that released answers may choose. Queries are (point, center, clip).
     """
 
     manifold: Manifold
@@ -59,11 +59,19 @@ class ScaledGradient(Opposable):
         return self.manifold.coordinate_size
 
     @any_floats
-    def clipped_sum(self, query: tuple[Array, float], rows: Array, clip: float) -> Array:
-        """Σ of the scaled gradients, of length `clip` at most each; else as `SquaredDistance`."""
-        point, unit = query
+    def clipped_sum(self, query: tuple[Array, Array, float], rows: Array, clip: float) -> Array:
+        """Return the (size,) sum of the scaled gradients.
+
+        Args:
+            query: (*shape) where the gradients are taken, (size,) coordinates that are taken off each, and
+                the length at which the rest is clipped.
+            rows: (n, *shape) records.
+            clip: length to which a gradient of the clip's length is scaled.
+        """
+        point, center, unit = query
         scale = clip / np.float64(unit)  # infinite, not an error, where the unit is 0
-        return clipped_sum(self.manifold.log_coordinates(point, without_axis(rows)) * scale, clip)
+        away = self.manifold.log_coordinates(point, without_axis(rows)) - center
+        return clipped_sum(away * scale, clip)
 
 
 @dataclass(frozen=True)

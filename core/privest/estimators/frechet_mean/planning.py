@@ -6,14 +6,8 @@ from math import inf, sqrt
 from typing import Literal
 
 from privest.arrays import Array
-from privest.estimators.frechet_mean.adaptive_clip import Run
 from privest.estimators.frechet_mean.histogram import DistanceShares
-from privest.estimators.frechet_mean.losses import (
-    CandidateDistances,
-    ScaledGradient,
-    SquaredDistance,
-    SquaredDistanceChange,
-)
+from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.frechet_mean.schedule import (
     TYPICAL,
@@ -150,23 +144,15 @@ def longest(space: Manifold, radius: float) -> float:
 
 
 def statistics(within: Range, *, pure: bool) -> dict[str, AnyStatistic]:
-    """Return the statistics that the gate may sum, by the names that releases use."""
-    space, counts = within.manifold, distance_shares(within.manifold, pure=pure)
-    gradient = ScaledGradient(space)
-    found: dict[str, AnyStatistic] = {
+    """Return the statistics of solvers with a given clip, by the names that releases use."""
+    space = within.manifold
+    return {
         "range": within.counts,
         "gradient": SquaredDistance(space),
         "change": SquaredDistanceChange(space),
         "check": SquaredDistance(space, "the mean gradient at the answer"),
-        "rough-distances": counts,
-        "rough-gradient": gradient,
-        "distances": counts,
-        "several-paths": gradient,
-        "several-values": CandidateDistances(space, 2, longest(space, within.radius)),
+        "distances": distance_shares(space, pure=pure),
     }
-    for run in Run:
-        found |= {run.gradient: gradient, run.look: counts, run.check: gradient}
-    return found
 
 
 def full_gradients(

@@ -53,7 +53,7 @@ class MeanHessian:
 
         def least(away: Array) -> Array:
             angle = np.clip((away + further) * high, 1e-6, 0.9 * pi)
-            return np.maximum(angle / np.tan(angle), -1.0)
+            return angle / np.tan(angle)
 
         def largest(away: Array) -> Array:
             angle = np.maximum((away + further) * low, 1e-6)
@@ -87,14 +87,9 @@ class MeanHessian:
             return self.settling
         return min(self.least * before / (self.least**2 * before + added), self.settling)
 
-    def contraction(self, length: float) -> tuple[float, float]:
-        """Return the factor by which a step of this length shortens the distance, and its tolerance."""
-        middle = (self.least + self.largest) / 2
-        return 1 - length * middle, length * (self.largest - self.least) / 2
-
-    def left(self, distance: float, steps: int) -> float:
-        """Return an upper bound of the distance that so many steps leave."""
-        return distance * self.contraction(self.settling)[1] ** steps
+    def contraction(self, length: float) -> float:
+        """Return the factor by which a step of this length shortens any distance to the mean at least."""
+        return max(abs(1 - length * self.least), abs(1 - length * self.largest))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ class Candidate(LogisticSpec):
     features: Annotated[
         tuple[str, ...] | None,
         Option(
-            "some of the question's: columns of a table, or features of labelled vectors; by default all",
+            "some of the question's: columns of a table or indicators of theirs, or features of labelled "
+            "vectors; by default all",
             ge=1,
             le=2_000,
         ),
@@ -49,20 +50,19 @@ class Candidate(LogisticSpec):
         Raises:
             ValueError: it names none, or one that the question does not have.
         """
-        columns = _columns(shape)
+        names = _names(shape)
         if self.features is None:
-            return tuple(range(len(columns)))
+            return tuple(range(len(names)))
         require(len(self.features) > 0, "features must name at least one")
-        if unknown := set(self.features) - set(columns):
+        if unknown := set(self.features).difference(*names):
             raise ValueError(f"the question has no feature {listed(sorted(unknown))}")
-        return tuple(place for place, name in enumerate(columns) if name in self.features)
+        return tuple(place for place, each in enumerate(names) if not each.isdisjoint(self.features))
 
     def shape(self, whole: LabelledMetadata) -> LabelledMetadata:
         """The public facts of the question with its features alone."""
         places, recipe = self.places(whole), whole.recipe
         if recipe is not None and self.features is not None:
-            chosen = tuple(at for at in recipe.chosen if recipe.columns[at].name in self.features)
-            recipe = replace(recipe, chosen=chosen)
+            recipe = recipe.with_features(self.features)
         return replace(
             whole,
             features=tuple(whole.features[place] for place in places),
@@ -72,12 +72,15 @@ class Candidate(LogisticSpec):
         )
 
 
-def _columns(shape: LabelledMetadata) -> tuple[str, ...]:
-    """What a candidate calls each feature of a question: indicators of a column have its name."""
+def _names(shape: LabelledMetadata) -> list[frozenset[str]]:
+    """Return what a candidate may call each feature of a query: of a table by its column, too."""
     recipe = shape.recipe
     if recipe is None:
-        return shape.features
-    return tuple(recipe.columns[feature.column].name for feature in recipe.features)
+        return [frozenset({name}) for name in shape.features]
+    return [
+        frozenset({recipe.columns[each.column].name, *([] if recipe.shows_all(each.column) else [each.name])})
+        for each in recipe.features
+    ]
 
 
 def _some(given: tuple[float, ...] | None, places: tuple[int, ...]) -> tuple[float, ...] | None:

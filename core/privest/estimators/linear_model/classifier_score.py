@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import hypot, log
+from math import hypot
 from typing import Annotated, Literal
 
 import numpy as np
 
 from privest.arrays import Array, NestedList
-from privest.estimators.base import BasePlan, Estimator, require
+from privest.estimators.base import BasePlan, Estimator, least_noisy, require
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
 from privest.estimators.linear_model.noisy_scores import (
+    NORMAL_95,
     Score,
+    ShareNoise,
     accuracy,
     area_under_curve,
     drawn_by_bins,
@@ -31,8 +33,6 @@ from privest.privacy.statistic import AnyStatistic
 Metric = Literal["accuracy", "auc"]
 
 _FEWEST_BINS, _MOST_BINS = 4, 200
-
-_NORMAL_95 = 1.96
 
 _NOTHING = 0.4
 """Radius from which on a score that lies between 0 and 1 says nothing."""
@@ -106,14 +106,22 @@ class ClassifierScore(Score, Answer):
 
 
 def plan(spec: ScoreSpec, shape: LabelledMetadata, target: PrivacyTarget) -> ScorePlan:
-    """Noise and exact cost of a private score, from public facts alone.
+    """Plan the noise and the exact cost of a private score, from public facts alone.
 
-    With δ = 0 noise is Laplace's, with any other δ Gauss's.
+    Where budgets add up ε and δ, and with δ = 0, the noise is Laplace noise if that has the smaller error;
+    else it is Gaussian.
 
     Raises:
-        ValueError: what was submitted does not fit, in words fit for whoever did.
+        ValueError: the classifier does not fit the dataset. The message is fit for the analyst.
     """
     require(shape.n >= 1, "a score needs at least one record")
+    return least_noisy(
+        lambda target: _plan(spec, shape, target), target, lambda plan: plan.expected_error.radius_95
+    )
+
+
+def _plan(spec: ScoreSpec, shape: LabelledMetadata, target: PrivacyTarget) -> ScorePlan:
+    """Plan a score with the noise that belongs to the δ of the target."""
     counted = _counted(spec, shape, target)
     name = "right" if isinstance(counted, RightAnswers) else "histogram"
     release = PrivacyBudget.of(target, shape.n).release(counted, name, counted.longest)
@@ -147,21 +155,22 @@ def _expected_error(release: NoisySum) -> ScoreError:
         deviation = area_under_curve(usual_counts(release.size // 2, release.n), release).standard_error
         return ScoreError(
             deviation,
-            _NORMAL_95 * deviation,
+            NORMAL_95 * deviation,
             assumes="two classes of one size, whose scores spread as the schema has it and overlap",
-            unfavourable=_NORMAL_95 * 0.5,
+            unfavourable=NORMAL_95 * 0.5,
         )
-    deviation = release.deviation
-    # In one dimension the density of Laplace noise is exp(−|z|/scale)/(2·scale).
-    laplace = log(20) * release.scale / release.n
-    radius = laplace if release.noise == "laplace" else _NORMAL_95 * deviation
-    return ScoreError(deviation, radius, assumes="nothing of the records", unfavourable=radius)
+    radius = ShareNoise.of(release).radius_95
+    return ScoreError(release.deviation, radius, assumes="nothing of the records", unfavourable=radius)
 
 
 def accuracy_error(shape: LabelledMetadata, target: PrivacyTarget) -> ScoreError:
-    """How far the private accuracy of any classifier is off, which public facts tell exactly."""
+    """Return the error of the private accuracy of any classifier, which public facts determine."""
     right = RightAnswers()
-    return _expected_error(PrivacyBudget.of(target, shape.n).release(right, "right", right.longest))
+
+    def error(target: PrivacyTarget) -> ScoreError:
+        return _expected_error(PrivacyBudget.of(target, shape.n).release(right, "right", right.longest))
+
+    return least_noisy(error, target, lambda error: error.radius_95)
 
 
 def _warnings(spec: ScoreSpec, shape: LabelledMetadata) -> Iterator[str]:
@@ -179,8 +188,7 @@ def run(planned: ScorePlan, gate: Oracle) -> ClassifierScore:
     noisy = gate.mean(classifier(planned.spec, planned.shape), release.statistic)
     counted, kept = planned.statistics[release.statistic], gate.share
     if not isinstance(counted, ScoreHistogram):
-        deviation = planned.expected_error.standard_deviation
-        score = share(float(noisy[0]), deviation, kept * release.n)
+        score = share(float(noisy[0]), ShareNoise.of(release), release.n, kept)
         return _answer(planned, score, _uncertainty(planned, score, 0.0))
     counts = release.n * noisy
     # n is public. What noise adds to the whole is taken off all bins alike: a projection, in least squares.
@@ -197,7 +205,7 @@ def _uncertainty(planned: ScorePlan, score: Score, moved: float) -> Uncertainty:
     """The uncertainty of a score that bins may have moved so far."""
     name = "share of right answers" if planned.metric == "accuracy" else "area under the ROC curve"
     exact = planned.metric == "accuracy"
-    noise = planned.expected_error.radius_95 if exact else _NORMAL_95 * score.standard_error
+    noise = planned.expected_error.radius_95 if exact else NORMAL_95 * score.standard_error
     deviation, radius = (min(each, 1.0) for each in (hypot(score.standard_error, moved), noise + moved))
     useless = radius >= _NOTHING
     return Uncertainty(
@@ -216,9 +224,7 @@ def _answer(
     planned: ScorePlan, score: Score, uncertainty: Uncertainty, beside: Score | None = None
 ) -> ClassifierScore:
     return ClassifierScore(
-        value=score.value,
-        standard_error=score.standard_error,
-        sampling_error=score.sampling_error,
+        **vars(score),
         metric=planned.metric,
         accuracy=beside,
         uncertainty=uncertainty,
@@ -262,16 +268,15 @@ def histogram(asked: LinearScores, shape: LabelledMetadata, allowed: PrivacyBudg
     60 kinds of data 20 such bins leave a bias of .0014 on average and .0042 at most, whatever the length of
     the coefficients; bins even in probability up to .035, and .2 with coefficients ten times as long.
 
-    The bias falls as 0.6/bins², at most 1.2/bins²; the noise grows as √bins, and with δ = 0 as bins. Their
-    number keeps the first to about a quarter of the second. Zero is an edge too, so that bins tell right
-    answers from wrong.
+    The bias falls as 0.6/bins², at most 1.2/bins²; the noise grows as √bins. Their number keeps the first to
+    about a quarter of the second. With δ = 0 noise of ε is what Gaussian noise of μ = ε/2 is. Zero is an edge
+    too, so that bins tell right answers from wrong.
 
     Raises:
         ValueError: float64 does not hold the edges.
     """
-    worth = shape.n * allowed.whole
-    wanted = worth ** (1 / 3) if allowed.pure else (2 * worth) ** 0.4
-    bins = round(min(max(wanted, _FEWEST_BINS), _MOST_BINS))
+    worth = shape.n * allowed.whole / (2 if allowed.pure else 1)
+    bins = round(min(max((2 * worth) ** 0.4, _FEWEST_BINS), _MOST_BINS))
     middle, scale = 0.0, 1.0
     with np.errstate(over="ignore", invalid="ignore"):
         if shape.scale is not None and (shape.recipe is None or shape.recipe.is_bounded):

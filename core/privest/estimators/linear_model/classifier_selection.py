@@ -25,6 +25,7 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import AlternativeSum, NoisySum, Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
+from privest.tables.answers import references
 from privest.tables.recipe import Recipe
 
 FEWEST, MOST = 2, 20
@@ -319,7 +320,9 @@ def run(planned: SelectionPlan, gate: Oracle) -> SelectedClassifier:
         winner = _winner(scores, fits.scores.deviation)
     chosen = fits.large[winner]
     found = fitted(chosen, {name: _large(winner, name) for name in chosen.statistics})
+    recipe = chosen.shape.recipe
     told: dict[str, Any] = {**vars(found), "features": chosen.shape.features, "label": shape.label}
+    told["references"] = None if recipe is None else references(recipe)
     return SelectedClassifier(**told, winner=winner, scores=scores, score_error=planned.score_error)
 
 

@@ -40,6 +40,7 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
+from privest.tables.answers import Reference, references
 from privest.tables.recipe import Recipe
 
 _PENALTY = 0.01
@@ -141,6 +142,10 @@ class LogisticRegression(Answer):
         tuple[str, ...] | None, Doc("of a table: the columns and categories that coefficients are for")
     ] = None
     label: Annotated[str | None, Doc("of a table: the column whose classes it tells")] = None
+    references: Annotated[
+        tuple[Reference, ...] | None,
+        Doc("of a table: the categories that coefficients of a column's other categories are relative to"),
+    ] = None
     curvature: Annotated[
         Curvature | None, Doc("of `spider`: how the loss bends at the answer, which is no minimum if down")
     ] = None
@@ -150,7 +155,8 @@ class LogisticRegression(Answer):
         del expected
         assert recipe.label is not None  # noqa: S101 - of labelled records
         label = recipe.columns[recipe.label].name
-        return replace(self, label=label, features=tuple(feature.name for feature in recipe.features))
+        features = tuple(feature.name for feature in recipe.features)
+        return replace(self, label=label, features=features, references=references(recipe))
 
     def predict_proba(self, features: Array) -> Array:
         """(n, classes) probabilities for (n, d) features."""

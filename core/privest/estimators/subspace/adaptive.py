@@ -15,7 +15,7 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.subspace.descent import principal
-from privest.estimators.subspace.distances import calls_for_a_robust_loss
+from privest.estimators.subspace.distances import shows_two_populations
 from privest.estimators.subspace.losses import Redescending, SubspaceQuery
 from privest.estimators.subspace.noisy_moment import NoisyMoment, Start
 from privest.estimators.subspace.perturbation import Turn
@@ -25,6 +25,7 @@ from privest.estimators.subspace.second_moment import Frame
 from privest.estimators.subspace.two_descents import DescentSchedule, two_descents
 from privest.estimators.uncertainty import Uncertainty
 from privest.privacy.oracle import Oracle
+from privest.tables.recipe import Recipe
 
 _TURNED = "how far the noise on the released centre turns the subspace"
 
@@ -41,6 +42,7 @@ class Adaptive:
         n: number of records.
         center: (dim,) taken off the rows.
         schedule: of two descents, with a step for every second look.
+        of: what plain PCA finds, in words.
     """
 
     look: SecondLook
@@ -50,9 +52,10 @@ class Adaptive:
     n: int
     center: Array | None
     schedule: DescentSchedule
+    of: str
 
-    def run(self, gate: Oracle, start: Start, scale: float) -> tuple[Array, Uncertainty]:
-        """The subspace, and how far it may be from what it is taken for.
+    def run(self, gate: Oracle, start: Start, scale: float) -> tuple[Array, Uncertainty, Array]:
+        """The subspace, how far it may be from what it is taken for, and the second moment of all rows.
 
         Args:
             gate: which still owes distances and gradients.
@@ -60,12 +63,12 @@ class Adaptive:
             scale: c of the redescending loss.
         """
         shares = gate.mean(Frame(start.basis, self.center), "distances")
-        robust = calls_for_a_robust_loss(shares, self.noise["distances"])
+        robust = shows_two_populations(shares, self.noise["distances"])
         if robust and self.moment.tells(range(self.rank, self.rank + len(start.selected) + 1)):
-            return self._robust(gate, start, Redescending(scale))
+            return *self._robust(gate, start, Redescending(scale)), self.moment.matrix
         moment, entry = self._whole(gate)
-        found = principal_uncertainty(moment, self.rank, self.n, of=principal_of(self.center), entry=entry)
-        return principal(moment, self.rank), found
+        found = principal_uncertainty(moment, self.rank, self.n, of=self.of, entry=entry)
+        return principal(moment, self.rank), found, moment
 
     def _whole(self, gate: Oracle) -> tuple[Array, float]:
         """The mean of all moments, weighed by their noise, and the deviation of an entry off its diagonal."""
@@ -106,7 +109,13 @@ def descent_uncertainty(
     )
 
 
-def principal_of(center: Array | None) -> str:
-    """What plain PCA finds, in words."""
+def principal_of(center: Array | None, recipe: Recipe | None = None) -> str:
+    """What plain PCA finds, in words: of rows, or of a table's columns in the units of their bounds."""
+    if recipe is not None and recipe.is_bounded:
+        about = "" if center is None else "less the released means and "
+        return (
+            "the principal subspace of these records, each column divided by half its declared range and "
+            f"each record {about}divided by its length"
+        )
     about = "" if center is None else ", less the released centre"
     return f"the principal subspace of these records{about}, each divided by its length"

@@ -15,6 +15,18 @@ def principal(moment: Array, count: int) -> Array:
     return np.linalg.eigh(moment)[1][:, ::-1][:, :count]
 
 
+def with_signs(basis: Array) -> Array:
+    """The basis with signs by a public rule: in each column the coordinate of largest size is above 0.
+
+    Of equally large ones it is the first.
+
+    Args:
+        basis: (dim, rank).
+    """
+    largest = np.take_along_axis(basis, np.abs(basis).argmax(axis=0)[None], axis=0)
+    return basis * np.where(largest < 0, -1.0, 1.0)
+
+
 def descent(
     basis: Array,
     gate: Oracle,

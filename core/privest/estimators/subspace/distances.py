@@ -21,9 +21,6 @@ _DEPTH = 4.0
 _NEAR_SHARE, _FAR_SHARE = 0.12, 0.25
 """Least shares of the rows before the valley, and beyond it without the tail of the first population."""
 
-_MANY = 0.4
-"""Share of the rows in the first bin from which on a robust loss has less noise (a third, on `TUNE`)."""
-
 _SURE = 2.0
 """Deviations of the noise by which these must be exceeded."""
 
@@ -54,20 +51,6 @@ class DistanceHistogram:
         away = np.sqrt(np.maximum(np.vecdot(x, x) - np.vecdot(along, along), 0.0))
         place = np.minimum((away * BINS).astype(np.int64), BINS - 1)
         return min(clip, 1.0) * np.bincount(place, minlength=BINS).astype(np.float64)
-
-
-def calls_for_a_robust_loss(shares: Array, deviation: float) -> bool:
-    """Whether a robust loss has a sharper minimum than plain PCA, or another one that is wanted.
-
-    Where many rows are within a tenth of the subspace a robust loss makes each of them pull ten times as hard
-    as plain PCA does, or more, and the noise is the same: it turns the answer less.
-
-    Args:
-        shares: (BINS,) noisy shares of the rows.
-        deviation: of the noise on each.
-    """
-    many_are_near = float(shares[0]) - _SURE * deviation > _MANY
-    return many_are_near or shows_two_populations(shares, deviation)
 
 
 def shows_two_populations(shares: Array, deviation: float) -> bool:

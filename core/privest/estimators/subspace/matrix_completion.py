@@ -5,16 +5,21 @@ the basis to its known entries by least squares.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import groupby
+from math import sqrt
 from typing import Annotated
 
+import numpy as np
+
+from privest.arrays import Array
 from privest.estimators.base import Estimator, require
 from privest.estimators.column_scales import ColumnScales
 from privest.estimators.subspace.completion_error import chosen_steps_uncertainty, completion_uncertainty
 from privest.estimators.subspace.completion_losses import CompletionGradient
+from privest.estimators.subspace.completion_means import Completed, HeldOut, KnownSums, LeftMoment, ridge_of
 from privest.estimators.subspace.completion_schedule import DataModel
-from privest.estimators.subspace.descent import descent, principal
+from privest.estimators.subspace.descent import descent, principal, with_signs
 from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.plan import (
     AngleError,
@@ -48,6 +53,9 @@ _STEPS = 12
 _START = 0.3
 """Share of μ² for the start of a descent: more than rows of the assumed model need, as others come."""
 
+_MEANS, _SCORE = 0.2, 0.05
+"""Shares of μ² for the columns' means, and for the error on entries that are held out."""
+
 _LEAST_KNOWN = 1e-6
 """Share of known entries below which nothing is found, whatever it is."""
 
@@ -70,6 +78,15 @@ class MatrixCompletionSpec(Options):
     local_steps: LocalSteps = 1
     server_step: ServerStep = 1.0
     turns: Turns = 1
+    means: Annotated[
+        bool | None,
+        Option(
+            "fit what is left after the means of the columns, which are released, and each row's own mean; "
+            "tell the error on entries that are held out. It takes a quarter of the budget. By default of "
+            "tables whose columns all have bounds, where no descent is asked for",
+            omit_default=True,
+        ),
+    ] = None
 
 
 _ASSUMES = (
@@ -90,7 +107,26 @@ class CompletionError(AngleError):
 
 @dataclass(frozen=True)
 class Completion(NamedRows):
-    """The private subspace."""
+    """The private subspace.
+
+    With means a row is `centers`, plus `scales` times its own mean and a point of the subspace. These follow
+    from its known entries, with the ridge.
+    """
+
+    ridge: Annotated[
+        Array | None,
+        Doc("with means: penalty on the square of a row's coefficient of each direction", axes=(1,)),
+    ] = field(default=None, kw_only=True)
+    held_out_error: Annotated[
+        float | None,
+        Doc(
+            "with means: root mean square error on known entries that are held out, in halves of the "
+            "declared ranges; noisy"
+        ),
+    ] = field(default=None, kw_only=True)
+    column_means_error: Annotated[
+        float | None, Doc("the same of the columns' means alone: what a completion has to beat")
+    ] = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,9 +143,17 @@ class MatrixCompletionPlan(SubspacePlan):
         """The statistics that the gate may sum, by the names that releases use."""
         return _statistics(self.shape.dim, self.rank, self.scales)
 
+    @property
+    def means(self) -> bool:
+        """Whether what means leave is fitted."""
+        return any(each.statistic == "known-sums" for each in self.releases)
+
 
 def _statistics(dim: int, rank: int, scales: ColumnScales | None) -> dict[str, AnyStatistic]:
     own: dict[str, AnyStatistic] = {
+        "known-sums": KnownSums(dim),
+        "left": LeftMoment(dim),
+        "held-out": HeldOut(),
         "moment": GapMoment(dim),
         "gradient": CompletionGradient(dim, rank),
     }
@@ -124,12 +168,16 @@ def plan(
     Raises:
         ValueError: a choice that is out of range, in words fit for whoever made it.
     """
+    spec = _resolved(spec, shape)
     _refuse(spec, shape, target)
     picture, budget = _picture(spec, shape), PrivacyBudget.of(target, shape.n)
     (scales, looking), looks = scales_to_find(shape, budget), tuple[NoisySum, ...]()
     if scales is not None:
         looks, budget = scales.releases(budget, looking), budget.part(1 - looking)
-    planned = _descent(spec, picture, budget) if _is_descent_asked(spec) else _moment(picture, budget)
+    if spec.means:
+        planned = _after_means(picture, budget)
+    else:
+        planned = _descent(spec, picture, budget) if _is_descent_asked(spec) else _moment(picture, budget)
     error, releases = planned.expected, (*looks, *planned.releases)
     hidden = scales.warnings(looks) if scales else ()
     warnings = (*hidden, *_warnings(picture, error))
@@ -170,6 +218,31 @@ def _moment(picture: DataModel, budget: PrivacyBudget) -> _Spent:
         unfavourable=picture.small_gap_error(deviation),
     )
     return _Spent((release,), expected, "one moment has the whole budget, as no descent was asked for")
+
+
+def _after_means(picture: DataModel, budget: PrivacyBudget) -> _Spent:
+    """The columns' means, one moment of what they leave, and the error on entries that are held out."""
+    sums = budget.release(KnownSums(picture.dim), "known-sums", 1.0, share=_MEANS)
+    left = _moment(picture, budget.part(1 - _MEANS - _SCORE))
+    moment = budget.release(LeftMoment(picture.dim), "left", 1.0, share=1 - _MEANS - _SCORE)
+    score = budget.release(HeldOut(), "held-out", 1.0, share=_SCORE)
+    why = (
+        f"{_MEANS:.0%} for the columns' means, {_SCORE:.0%} for the error on entries that are held out, and "
+        "the rest for one moment of what means leave"
+    )
+    return _Spent((sums, moment, score), left.expected, why)
+
+
+def _resolved(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata) -> MatrixCompletionSpec:
+    """The choices, with means by default where bounds are known and no descent is asked for."""
+    bounded = shape.recipe is not None and shape.recipe.is_bounded
+    if spec.means is None:
+        return replace(spec, means=bounded and not _is_descent_asked(spec))
+    require(not spec.means or bounded, "means need a table whose columns all have low and high")
+    require(
+        not (spec.means and _is_descent_asked(spec)), "means are for one moment: leave out the steps or means"
+    )
+    return spec
 
 
 def _descent(spec: MatrixCompletionSpec, picture: DataModel, budget: PrivacyBudget) -> _Spent:
@@ -240,20 +313,61 @@ def _work(shape: PartialVectorsMetadata, rank: int) -> float:
 def run(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
     """The private subspace: sees the plan and the gate's noisy answers, never a row."""
     planned, gate, units = planned.opened(gate)
-    return _completion(planned, gate).in_units(units)
+    return _completion(planned, gate).in_units(units).in_degrees()
 
 
 def _completion(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
     """The private subspace of rows in the units that the gate has them in."""
     rank, steps, statistic = planned.rank, planned.step_sizes, GapMoment(planned.shape.dim)
+    if planned.means:
+        return _completion_after_means(planned, gate)
     released = gate.mean(None, "moment")
-    basis = principal(statistic.whole(released)[0], rank)
+    basis = with_signs(principal(statistic.whole(released)[0], rank))
     if not steps:
         found = completion_uncertainty(statistic, released, rank, planned.releases[0])
         return Completion(basis, uncertainty=found)
-    basis = descent(basis, gate, asked=lambda at: at, rounds=planned.rounds)
+    basis = with_signs(descent(basis, gate, asked=lambda at: at, rounds=planned.rounds))
     most = Grassmann(*basis.shape).natural_radius
     return Completion(basis, uncertainty=chosen_steps_uncertainty(planned.expected_error.radius_95, most))
+
+
+def _completion_after_means(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
+    """The private subspace of what means leave, and how well it completes rows."""
+    dim, rank = planned.shape.dim, planned.rank
+    sums, moment, _ = planned.releases
+    means = KnownSums(dim).means(gate.mean(None, "known-sums"), sums.deviation)
+    statistic = GapMoment(dim)
+    released = gate.mean(means, "left")
+    whole = statistic.whole(released)[0]
+    eigenvalues, vectors = np.linalg.eigh(whole)
+    basis = with_signs(vectors[:, ::-1][:, :rank])
+    noise = sqrt(2.0 * dim) * statistic.noise(moment.deviation)
+    fit = Completed(means, basis, ridge_of(eigenvalues[::-1], rank, noise))
+    error, alone = HeldOut().errors(gate.mean(fit, "held-out"))
+    told = completion_uncertainty(statistic, released, rank, moment)
+    of = (
+        "the principal subspace of these records less the released means of the columns and each record's "
+        "own mean, and divided by the length of its known part, with the second moment that these parts show"
+    )
+    warnings = (*told.warnings, *_no_better(error, alone))
+    return Completion(
+        basis,
+        centers=means,
+        scales=np.ones(dim),
+        ridge=fit.ridge,
+        held_out_error=error,
+        column_means_error=alone,
+        uncertainty=replace(told, of=of, warnings=warnings),
+    )
+
+
+def _no_better(error: float, alone: float) -> Iterator[str]:
+    """The warning that completed entries are no nearer than the means of their columns, or none."""
+    if error >= alone:
+        yield (
+            f"entries that were held out are completed no better ({error:.3g}) than by the means of their "
+            f"columns ({alone:.3g}): take a smaller rank or a larger epsilon"
+        )
 
 
 MATRIX_COMPLETION = Estimator(

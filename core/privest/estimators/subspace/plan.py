@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from math import sqrt
+from math import degrees, sqrt
 from typing import Annotated, Self
 
 import numpy as np
@@ -25,9 +25,6 @@ from privest.tables.recipe import Recipe
 
 _MOST_RANK = 50
 
-_CHECK = 0.1
-"""Most of a run's budget for scales of columns that all have bounds."""
-
 _USEFUL = 0.25
 """Share of a square right angle in every direction; more than that is no use as a start, or as an answer."""
 
@@ -44,11 +41,14 @@ class NamedRows(Answer):
         tuple[Loadings, ...] | None, Doc("of a table: the rows of the basis by these names")
     ] = field(default=None, kw_only=True)
 
+    degrees_95: Annotated[
+        float | None, Doc("`radius_95` of the uncertainty, which is in radians, in degrees")
+    ] = field(default=None, kw_only=True)
     centers: Annotated[
         Array | None,
         Doc(
-            "of a table whose columns lack a bound, or fill a small part of theirs: what was taken off each "
-            "row of the basis",
+            "of a table whose columns lack a bound, or of a completion with means: what was taken off each "
+            "column",
             axes=(1,),
         ),
     ] = field(default=None, kw_only=True)
@@ -65,6 +65,11 @@ class NamedRows(Answer):
             return named
         centers, scales = recipe.middle + recipe.half * self.centers, recipe.half * self.scales
         return replace(named, centers=centers, scales=scales)
+
+    def in_degrees(self) -> Self:
+        """The subspace with its stated angle in degrees as well."""
+        told = self.uncertainty
+        return self if told is None else replace(self, degrees_95=degrees(told.radius_95))
 
     def in_units(self, found: "Units | None") -> Self:
         """The subspace of rows in units that the run found, if it looked for any."""
@@ -183,12 +188,11 @@ def scales_to_find(
 ) -> tuple[ColumnScales | None, float]:
     """The scales of columns that a run is to find, and the share of its budget for that.
 
-    It is less where all columns have bounds, which serve as scales unless they prove to be a guess.
+    Where all columns have bounds these are the scales, and nothing is looked for.
     """
-    if shape.recipe is None or not shape.recipe.is_bounded:
-        return ColumnScales.sought(shape.recipe, budget, SHARE), SHARE
-    scales = ColumnScales.sought(shape.recipe, budget, _CHECK)
-    return scales, min(_CHECK, scales.enough(budget)) if scales else 0.0
+    if shape.recipe is None or shape.recipe.is_bounded:
+        return None, 0.0
+    return ColumnScales.sought(shape.recipe, budget, SHARE), SHARE
 
 
 @dataclass(frozen=True)

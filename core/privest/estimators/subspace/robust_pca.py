@@ -6,7 +6,6 @@ from privest.estimators.base import Estimator, require
 from privest.estimators.subspace.plan import require_subspace, subspace_warnings
 from privest.estimators.subspace.robust_pca_plan import RobustPCAPlan, Subspace, SubspaceError
 from privest.estimators.subspace.robust_pca_planning import (
-    CENTER_SHARE,
     EXPLAINED_SHARE,
     RELAXED,
     STOCHASTIC,
@@ -14,6 +13,7 @@ from privest.estimators.subspace.robust_pca_planning import (
     WIDEST_RELAXATION,
     Planner,
     loss_scale,
+    sees_moment,
     sketch_columns,
 )
 from privest.estimators.subspace.robust_pca_run import run
@@ -55,13 +55,13 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
     looks, looking, hidden = planner.looks()
     releases: list[Release] = [*looks]
     left, center_step = 1.0 - looking, 0.0
-    if spec.explained:
+    if spec.explained and not sees_moment(spec, shape):
         releases.append(planner.release("explained", EXPLAINED_SHARE))
         left -= EXPLAINED_SHARE
     if spec.center:
-        steps, center_step = planner.center(CENTER_SHARE)
+        steps, share, center_step = planner.center()
         releases += steps
-        left -= CENTER_SHARE
+        left -= share
     start = planner.frame(left) if spec.solver in RELAXED else planner.start(left)
     error, descent = right_angles(spec.rank), None
     if start is not None:
@@ -87,7 +87,7 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         center=bool(spec.center),
         center_step=center_step,
         step_sizes=descent.step_sizes if descent else (),
-        explained=spec.explained,
+        explained=bool(spec.explained),
         descends_twice=descent is not None and descent.twice,
         epochs=descent.epochs if descent else None,
         releases=tuple(releases),
@@ -106,14 +106,23 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
 
 
 def _resolved(spec: RobustPCASpec, shape: VectorsMetadata) -> RobustPCASpec:
-    """The choices, adaptive only where nothing of the descent was chosen."""
-    spec = replace(spec, **({} if spec.center is not None else _defaults(shape)))
-    return replace(spec, adaptive=spec.adaptive and leaves_open(spec) and shape.dim <= WIDEST_MOMENT)
+    """The choices, adaptive only where nothing of the descent was chosen and all columns are numbers.
+
+    Distances of yes/no and of categories from a subspace are few, so that gaps between them are no sign of
+    two populations.
+    """
+    left_out = {name: value for name, value in _defaults(shape).items() if getattr(spec, name) is None}
+    spec = replace(spec, **left_out)
+    if not (spec.adaptive and leaves_open(spec)):
+        return replace(spec, adaptive=False)
+    if shape.recipe is not None and len(shape.recipe.numbers) < shape.dim:
+        return replace(spec, adaptive=False, loss="squared")
+    return replace(spec, adaptive=shape.dim <= WIDEST_MOMENT)
 
 
 def _defaults(shape: VectorsMetadata) -> dict[str, bool]:
-    """A centre of a table's columns, whose means nobody knows to be amid the bounds."""
-    return {"center": shape.recipe is not None}
+    """A centre of a table's columns, whose means nobody knows to be amid the bounds; shares of variance."""
+    return {"center": shape.recipe is not None, "explained": True}
 
 
 def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> None:
@@ -204,7 +213,7 @@ ROBUST_PCA = Estimator(
     error=SubspaceError,
     answer=Subspace,
     defaults=_defaults,
-    unset={"center": False},
+    unset={"center": False, "explained": False},
     planner=plan,
     run=run,
     shown=("solver", "start", "consensus", "why", "step_sizes", "local_steps", "server_step", "turns"),

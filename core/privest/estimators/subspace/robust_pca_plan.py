@@ -74,4 +74,4 @@ class RobustPCAPlan(SubspacePlan):
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
         """The statistics that the gate may sum, by the names that releases use."""
-        return statistics_of(self.shape.dim, self.rank, self.solver, self.scales)
+        return statistics_of(self.shape, self.rank, self.solver, self.scales)

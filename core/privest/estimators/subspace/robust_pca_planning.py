@@ -1,9 +1,10 @@
 """Plans of robust PCA: how one budget is divided over the centre, the start and the descent."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from math import sqrt
+from math import fsum, sqrt
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from privest.estimators.column_scales import ColumnScales
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.estimators.frechet_mean.schedule import schedule
 from privest.estimators.subspace.candidates import CandidateGradients, CandidateScores
+from privest.estimators.subspace.column_center import CenterSum
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.losses import SubspaceDistance, SubspaceDistanceChange
 from privest.estimators.subspace.plan import scales_to_find
@@ -67,7 +69,10 @@ REFINEMENTS = tuple(zip(_SCALES, _LENGTHS, strict=True))
 """Scale of the bounded loss, and step size, of every step by which candidates are refined."""
 
 EXPLAINED_SHARE, CENTER_SHARE = 0.05, 0.15
-"""Shares of μ² for the explained variance and for the centre."""
+"""Shares of μ² for shares of variance that no moment tells, and for a centre of rows without bounds."""
+
+MEANS_SHARE = 0.045
+"""Share of μ² for the means of a table's columns."""
 
 _START_SHARE, _REFINEMENT_SHARE, _SCORES_SHARE = 0.15, 0.15, 0.10
 """Shares for the start and its candidates, of the μ² that is left when the start is planned."""
@@ -75,8 +80,12 @@ _START_SHARE, _REFINEMENT_SHARE, _SCORES_SHARE = 0.15, 0.15, 0.10
 SELECTIONS = ("wide-tilt", "wide-objective"), ("tilt", "objective")
 """Gradients and losses by which a run selects its start: of rank + 1, if it looks so far, and of the rank."""
 
-_DECISIONS = {"tilt": (0.06, 0.05), "objective": (0.04, 0.01), "distances": (0.10, 0.007)}
-"""What an adaptive run decides by: the most of what is left that it may cost, and the noise that suffices."""
+_DECISIONS = {"tilt": 0.05, "objective": 0.01, "distances": 0.009}
+"""Noise that suffices on the numbers by which an adaptive run decides."""
+
+_BESIDE = 1 / 11
+"""Most of the budget for a table's means and for all decisions together: the moment's noise has at most 1.1
+times the variance that it would have with the whole budget."""
 
 _ADAPTIVE_START_SHARE = 0.35
 """Share for the start of an adaptive run, which sees the moment again or descends far."""
@@ -95,9 +104,10 @@ _NOISY_REFINEMENT = 0.25
 
 
 def statistics_of(
-    dim: int, rank: int, solver: Solver, scales: ColumnScales | None
+    shape: VectorsMetadata, rank: int, solver: Solver, scales: ColumnScales | None
 ) -> dict[str, AnyStatistic]:
     """The statistics of robust PCA of such rows, by the names that plans store."""
+    dim = shape.dim
     own: dict[str, AnyStatistic] = {
         "location": SquaredDistance(Euclidean(dim), "the mean pull on the centre"),
         "moment": SecondMoment(dim),
@@ -113,6 +123,8 @@ def statistics_of(
         "change": SubspaceDistanceChange(dim, rank),
         "explained": SecondMoment(rank, "the second moment in the subspace"),
     }
+    if shape.recipe is not None and shape.recipe.is_bounded:
+        own["means"] = CenterSum(shape.recipe)
     return own if scales is None else scales.among(own)
 
 
@@ -121,6 +133,16 @@ def loss_scale(spec: RobustPCASpec) -> float:
     if spec.scale is not None:
         return spec.scale
     return 0.2 if spec.loss == "bounded" else 0.5
+
+
+def sees_moment(spec: RobustPCASpec, shape: VectorsMetadata) -> bool:
+    """Whether a run releases a second moment, which tells shares of variance at no further cost."""
+    return spec.solver not in RELAXED and _start(spec, shape) == "analyze-gauss"
+
+
+def _start(spec: RobustPCASpec, shape: VectorsMetadata) -> Start:
+    """The start that was asked for, or the default."""
+    return spec.start or ("analyze-gauss" if shape.dim <= WIDEST_MOMENT else "sketch")
 
 
 def relaxed_rows(dim: int, rank: int) -> int:
@@ -186,7 +208,7 @@ class Planner:
         self._spec, self._shape = spec, shape
         self._budget = PrivacyBudget.of(target, shape.n, batches=spec.solver in STOCHASTIC)
         self._scales, self._looking = scales_to_find(shape, self._budget)
-        self.statistics = statistics_of(shape.dim, spec.rank, spec.solver, self._scales)
+        self.statistics = statistics_of(shape, spec.rank, spec.solver, self._scales)
 
     def looks(self) -> tuple[tuple[Release, ...], float, tuple[str, ...]]:
         """The looks at columns, the share that they cost together, and what to warn of."""
@@ -199,13 +221,17 @@ class Planner:
         """`count` sums that cost this share together."""
         return self._budget.release(self.statistics[name], name, clip, share=share, count=count)
 
-    def center(self, share: float) -> tuple[list[NoisySum], float]:
-        """Steps towards the middle of the rows, each of which pulls by at most half the norm bound.
+    def center(self) -> tuple[list[NoisySum], float, float]:
+        """The means of a table's columns or, of rows without bounds, steps towards their middle.
+
+        In a step no row pulls by more than half the norm bound.
 
         Returns:
-            The releases of the steps, and the step size.
+            The releases, the share that they cost, and the step size.
         """
-        bound = self._shape.norm_bound
+        if "means" in self.statistics:
+            return [self.release("means", MEANS_SHARE)], MEANS_SHARE, 0.0
+        bound, share = self._shape.norm_bound, CENTER_SHARE
         whole = self.release("location", share, bound / 2)
         planned = schedule(
             self._shape.dim * whole.deviation**2,
@@ -215,7 +241,7 @@ class Planner:
             clip=bound / 2,
         )
         steps = [self.release("location", share * part, bound / 2) for part in planned.shares]
-        return steps, planned.step_size
+        return steps, share, planned.step_size
 
     def frame(self, left: float) -> StartPlan | None:
         """The sketch within whose span REAPER relaxes, if there are too many columns for all of the space."""
@@ -233,7 +259,7 @@ class Planner:
             left: share of μ² that is left for start and descent.
         """
         spec, rank = self._spec, self._spec.rank
-        start: Start = spec.start or ("analyze-gauss" if self._shape.dim <= WIDEST_MOMENT else "sketch")
+        start = _start(spec, self._shape)
         # With the whole budget, and half as many rows about the subspace as forecasts take for granted.
         doubt = 4 * self._basis(start, left)[1]
         share = min(max(_START_SHARE, _START_SHARE + 3 * (doubt - 0.02)), _DOUBTFUL_START_SHARE)
@@ -269,14 +295,16 @@ class Planner:
         rank = self._spec.rank
         releases, error = self._basis("analyze-gauss", share * left)
         selections = (SELECTIONS if rank + 2 <= self._shape.dim else SELECTIONS[1:]) if selects else ()
-        for name in (*chain(*selections), "distances"):
-            most, noise = _DECISIONS[name.removeprefix("wide-")]
-            width = rank + 1 + name.startswith("wide-")
-            kind = name.removeprefix("wide-")
-            clip = {"tilt": sqrt(width), "objective": sqrt(2 * width)}.get(kind, 1.0)
-            count = len(REFINEMENTS) if kind == "tilt" else 1
-            asked = partial(self.release, name, clip=clip, count=count)
-            part = left * min(most, most * (asked(most * left).deviation / noise) ** 2)
+        names = (*chain(*selections), "distances")
+        decisions = {name: self._decision(name) for name in names}
+        enough = {name: (asked(1.0).deviation / noise) ** 2 for name, (asked, noise) in decisions.items()}
+        means = MEANS_SHARE if self._spec.center and "means" in self.statistics else 0.0
+        most = _BESIDE * (left + means) - means
+        parts = {"distances": min(enough.pop("distances"), most / 2 if selections else most)}
+        capped = min(1.0, (most - parts["distances"]) / max(fsum(enough.values()), 1e-300))
+        parts |= {name: capped * share for name, share in enough.items()}
+        for name in names:
+            (asked, _), part = decisions[name], parts[name]
             if sample := self._budget.sample(part):
                 part *= (self._budget.n / sample) ** 2
             release = asked(part)
@@ -287,6 +315,13 @@ class Planner:
             "whether a robust loss or plain PCA has the rest"
         )
         return StartPlan("analyze-gauss", selects, releases, share * left, error, why)
+
+    def _decision(self, name: str) -> tuple[Callable[[float], NoisySum], float]:
+        """The release of a decision, by its share of the budget, and the noise that suffices for it."""
+        kind, width = name.removeprefix("wide-"), self._spec.rank + 1 + name.startswith("wide-")
+        clip = {"tilt": sqrt(width), "objective": sqrt(2 * width)}.get(kind, 1.0)
+        count = len(REFINEMENTS) if kind == "tilt" else 1
+        return partial(self.release, name, clip=clip, count=count), _DECISIONS[kind]
 
     def descent(self, left: float, error: float) -> DescentPlan:
         """The descent on what is left of the budget.

@@ -1,6 +1,7 @@
 """Runs of robust PCA: what a plan's releases are asked for, and what the answers make of the subspace."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
 
@@ -13,7 +14,8 @@ from privest.estimators.subspace.adaptive import (
     principal_of,
 )
 from privest.estimators.subspace.candidates import select_candidate
-from privest.estimators.subspace.descent import descent, principal
+from privest.estimators.subspace.column_center import Center, CenterSum
+from privest.estimators.subspace.descent import descent, principal, with_signs
 from privest.estimators.subspace.losses import (
     Absolute,
     Bounded,
@@ -54,51 +56,71 @@ _PUBLIC_SEED = int.from_bytes(b"privest")
 def run(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
     """The private subspace: sees the plan and the gate's noisy answers, never a row."""
     planned, gate, units = planned.opened(gate)
-    return _subspace(planned, gate).in_units(units)
+    return _subspace(planned, gate).in_units(units).in_degrees()
 
 
 def _subspace(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
     """The private subspace of rows in the units that the gate has them in."""
-    rank = planned.rank
-    center = _located(planned, gate) if planned.center else None
-    basis, uncertainty = _found(planned, gate, center)
-    if not planned.explained:
-        return Subspace(basis, center, None, uncertainty=uncertainty)
-    moment = SymmetricCoordinates(rank).matrix(gate.mean(Frame(basis, center), "explained"))
-    shares, turned = np.linalg.eigh(moment)
-    explained = np.clip(shares[::-1], 0.0, 1.0)
-    return Subspace(basis @ turned[:, ::-1], center, explained, uncertainty=uncertainty)
+    means = _means(planned, gate)
+    center = means.point if means else _located(planned, gate) if planned.center else None
+    found = _found(planned, gate, center)
+    basis, explained, uncertainty = found.basis, None, found.uncertainty
+    if planned.explained:
+        shares, turned = np.linalg.eigh(_inside(planned, gate, found, center))
+        basis, explained = basis @ turned[:, ::-1], np.clip(shares[::-1], 0.0, 1.0)
+    if means:
+        told = (*uncertainty.warnings, *means.warnings)
+        uncertainty = replace(uncertainty, unknown=(*uncertainty.unknown, means.unknown), warnings=told)
+    return Subspace(with_signs(basis), center, explained, uncertainty=uncertainty)
 
 
-def _found(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> tuple[Array, Uncertainty]:
+@dataclass(frozen=True)
+class _Found:
+    """What a run found.
+
+    Attributes:
+        basis: (dim, rank).
+        uncertainty: how far it may be off.
+        moment: (dim, dim) of all rows, as it was released; None where none was.
+    """
+
+    basis: Array
+    uncertainty: Uncertainty
+    moment: Array | None = None
+
+
+def _inside(planned: RobustPCAPlan, gate: Oracle, found: _Found, center: Array | None) -> Array:
+    """(rank, rank) the noisy second moment in the subspace that was found."""
+    if any(each.statistic == "explained" for each in planned.releases):
+        released = gate.mean(Frame(found.basis, center), "explained")
+        return SymmetricCoordinates(planned.rank).matrix(released)
+    assert found.moment is not None  # noqa: S101 - else the plan has a release for it
+    return found.basis.T @ found.moment @ found.basis
+
+
+def _found(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> _Found:
     """The basis, and how far it may be off."""
     dim, rank = planned.shape.dim, planned.rank
     if planned.solver in RELAXED:
         basis = _relaxed(planned, gate, center, "gradient", planned.step_sizes)
-        return basis[:, :rank], _unknown(planned)
+        return _Found(basis[:, :rank], _unknown(planned))
     if planned.start != "analyze-gauss":
-        return _descent(planned, gate, center, _other_start(planned, gate, center)), _unknown(planned)
-    noise = _deviations(planned)
+        basis = _descent(planned, gate, center, _other_start(planned, gate, center))
+        return _Found(basis, _unknown(planned))
+    noise, of = _deviations(planned), principal_of(center, planned.shape.recipe)
     matrix = SymmetricCoordinates(dim).matrix(gate.mean(Frame(None, center), "moment"))
     if not planned.step_sizes:
         entry = noise["moment"] / sqrt(2.0)
-        found = principal_uncertainty(matrix, rank, planned.shape.n, of=principal_of(center), entry=entry)
-        return principal(matrix, rank), found
+        told = principal_uncertainty(matrix, rank, planned.shape.n, of=of, entry=entry)
+        return _Found(principal(matrix, rank), told, matrix)
     moment = NoisyMoment(matrix, noise["moment"])
     start = _selected(planned, gate, center, principal(matrix, rank + len(_selections(planned))))
     if planned.loss == "adaptive":
-        adaptive = Adaptive(
-            SecondLook(dim, rank),
-            moment,
-            noise,
-            rank,
-            planned.shape.n,
-            center,
-            _schedule(planned, sqrt(2.0) * noise["look"]),
-        )
-        return adaptive.run(gate, start, planned.scale)
+        schedule = _schedule(planned, sqrt(2.0) * noise["look"])
+        adaptive = Adaptive(SecondLook(dim, rank), moment, noise, rank, planned.shape.n, center, schedule, of)
+        return _Found(*adaptive.run(gate, start, planned.scale))
     if not planned.descends_twice:
-        return _descent(planned, gate, center, start.basis), _unknown(planned)
+        return _Found(_descent(planned, gate, center, start.basis), _unknown(planned), matrix)
     loss = _loss(planned)
     basis, turn = two_descents(
         start,
@@ -106,7 +128,8 @@ def _found(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> tuple[
         _schedule(planned, noise["gradient"]),
         moment,
     )
-    return basis, descent_uncertainty(turn, rank, planned.loss, center, moment.rivals(basis))
+    told = descent_uncertainty(turn, rank, planned.loss, center, moment.rivals(basis))
+    return _Found(basis, told, matrix)
 
 
 def _schedule(planned: RobustPCAPlan, deviation: float) -> DescentSchedule:
@@ -164,8 +187,17 @@ def _descent(planned: RobustPCAPlan, gate: Oracle, center: Array | None, start: 
     )
 
 
+def _means(planned: RobustPCAPlan, gate: Oracle) -> Center | None:
+    """The means of a table's columns, if the plan has them released."""
+    release = next((each for each in planned.releases if each.statistic == "means"), None)
+    if release is None or planned.shape.recipe is None:
+        return None
+    released = gate.mean(None, "means")
+    return CenterSum(planned.shape.recipe).center(released, _deviations(planned)["means"])
+
+
 def _located(planned: RobustPCAPlan, gate: Oracle) -> Array:
-    """The centre: a mean in which no row pulls by more than half the norm bound."""
+    """The centre of rows without bounds: a mean in which no row pulls by more than half the norm bound."""
     dim, bound = planned.shape.dim, planned.shape.norm_bound
     walk = Walk(Ball(Euclidean(dim), np.zeros(dim), bound), np.zeros(dim))
     for _ in [r for r in planned.releases if r.statistic == "location"]:

@@ -49,8 +49,10 @@ class RobustPCASpec(Options):
     center: Annotated[
         bool | None,
         Option(
-            "estimate a centre within `norm_bound` and take it off the rows, for 15 % of the budget; by "
-            "default of tables alone, whose first direction else leads from the bounds' middles to the means"
+            "estimate a centre and take it off the rows. Where all columns of a table have bounds it is the "
+            "columns' means, for 4.5 % of the budget; elsewhere a point within `norm_bound` that no far row "
+            "moves much, for 15 %. By default of tables alone, whose first direction else leads from the "
+            "bounds' middles to the means"
         ),
     ] = None
     steps: Annotated[int | None, Option("of the descent; of `rsvrg` in an epoch", ge=1)] = None
@@ -76,15 +78,19 @@ class RobustPCASpec(Options):
     ] = None
     epochs: Annotated[int | None, Option("of `rsvrg`: number of epochs, S", ge=1, omit_default=True)] = None
     explained: Annotated[
-        bool,
-        Option("estimate also the share of variance along each direction, for 5 % of the budget"),
-    ] = False
+        bool | None,
+        Option(
+            "tell also the share of variance along each direction, which is the default: at no cost where a "
+            "second moment is released (`start` is `analyze-gauss`), else for 5 % of the budget"
+        ),
+    ] = None
     adaptive: Annotated[
         bool,
         Option(
-            "look at noisy distances first, and take plain PCA (`squared`) unless rows near a subspace stand "
-            "out from the others; only with the loss `redescending`, up to 1,000 columns, and where no "
-            "solver, start or anything of the descent is chosen",
+            "look at noisy distances first, for a tenth of the budget at most, and take plain PCA "
+            "(`squared`) unless some rows stand out as near a subspace. Only with the loss `redescending`, "
+            "up to 1,000 columns, and where no solver, start or anything of the descent is chosen. A table "
+            "with columns of yes or no or of categories has plain PCA at once",
             omit_default=True,
         ),
     ] = True

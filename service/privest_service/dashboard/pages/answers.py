@@ -354,8 +354,9 @@ def _selected(answer: dict[str, Any], shape: DatasetMetadata | None) -> Pictures
 
 
 def _score(answer: dict[str, Any], _: DatasetMetadata | None) -> Pictures:
-    names, lows, values, highs = zip(*scores(answer), strict=True)
-    told = "The score, with an interval of 95 % by the noise and the sampling of rows."
+    named = [(f"{name}, {records}", *numbers) for name, records, *numbers in scores(answer)]
+    names, lows, values, highs = zip(*named, strict=True)
+    told = "The score, with intervals of 95 %: on new records like these, and on these records."
     return [(told, intervals("score", names, values, lows, highs))]
 
 

@@ -57,6 +57,7 @@ class ColumnRow {
     if (type === "date" && this.said("format")) found.format = this.said("format");
     if ((type === "number" || type === "integer") && this.said("number_format")) found.number_format = this.said("number_format");
     if (type === "category") found.categories = this.said("categories").split("\n").map((each) => each.trim()).filter(Boolean);
+    if (type === "category" && this.said("reference")) found.reference = this.said("reference");
     if (found.missing === "filled") {
       const fill = this.said("fill");
       found.fill = type === "boolean" ? { true: true, false: false }[fill.toLowerCase()] ?? fill : value(fill);
@@ -65,8 +66,8 @@ class ColumnRow {
   }
 
   // Takes over what was said of a column of this name.
-  choose({ type, missing, low = "", high = "", categories = [], fill = "", format = "", number_format = "" }) {
-    const said = { type, missing, low, high, categories: categories.join("\n"), fill, format, number_format };
+  choose({ type, missing, low = "", high = "", categories = [], reference = "", fill = "", format = "", number_format = "" }) {
+    const said = { type, missing, low, high, categories: categories.join("\n"), reference, fill, format, number_format };
     for (const [name, value] of Object.entries(said)) this.part(name).value = value;
     this.show();
   }

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -49,6 +49,13 @@ class Linear:
     def weights_of(self, place: int) -> Array:
         """The weights of a column at this place of the table, (features of it, classes)."""
         return self.weights.T[self._features_of[place]]
+
+    def recipe_of(self, place: int) -> Recipe:
+        """Return the recipe of the column at this place of the table alone, which is the label, too."""
+        assert self.recipe is not None  # noqa: S101 - of tables
+        column = self.recipe.columns[place]
+        alone = self.recipe.with_features([column.name])
+        return replace(alone, columns=(column,), chosen=(0,), label=0)
 
     @cached_property
     def _features_of(self) -> Mapping[int, list[int]]:

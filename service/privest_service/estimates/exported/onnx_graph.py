@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from privest.tables.columns import Column
-from privest.tables.recipe import Recipe
 from privest_service.datasets.readers.layout import Layout
 from privest_service.datasets.readers.marks import GAPS
 from privest_service.estimates.exported.linear import Linear
@@ -126,9 +125,8 @@ def _of_texts(graph: _Graph, linear: Linear, place: int) -> str:
     """
     assert linear.recipe is not None  # noqa: S101 - of tables
     column = linear.recipe.columns[place]
-    alone = Recipe((column,), (0,), "labelled", 0)
     rows = np.array([*range(len(column.values)), np.nan])[:, None]
-    added = alone(rows)[:, :-1] @ linear.weights_of(place)
+    added = linear.recipe_of(place)(rows)[:, :-1] @ linear.weights_of(place)
     nothing = np.full(added.shape[1], np.nan)
     if column.missing == "refused":
         added[-1] = nothing

@@ -91,12 +91,19 @@ def _derived(model: Xml.Element, linear: Linear) -> list[str]:
 def _image(column: Column, feature: Feature) -> Xml.Element:
     """What makes a feature of a column. Of a gap that the schema refuses nothing is made."""
     missing = _apply("isMissing", column.name)
-    if feature.gap:
+    if feature.gap and not feature.levels:
         return _apply("if", missing, 1.0, 0.0)
     if not column.is_ordered:
-        level = 1 if feature.level is None else feature.level
-        gap = {} if column.missing == "refused" else {"mapMissingTo": repr(float(feature.fill == level))}
-        return Xml.Element("NormDiscrete", {"field": column.name, "value": column.values[level]} | gap)
+        levels = feature.levels or (1,)
+        of_gap = float(feature.gap or feature.fill in levels)
+        gap = {} if column.missing == "refused" else {"mapMissingTo": repr(of_gap)}
+        found, *others = (
+            Xml.Element("NormDiscrete", {"field": column.name, "value": column.values[level]} | gap)
+            for level in levels
+        )
+        for other in others:
+            found = _apply("max", found, other)
+        return found
     within = Xml.Element("FieldRef", {"field": column.name})
     if column.type == "date":
         within = _apply("dateDaysSinceYear", column.name, 1970)

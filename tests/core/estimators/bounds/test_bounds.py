@@ -188,3 +188,28 @@ def test_several_owners_have_one_answer():
     ]
     answer = BOUNDS.run(joint.course, Pooled(gates, joint.weights))
     assert all(abs(each.center - 100) < 1.5 and 3 < each.scale < 8 for each in answer.places)
+
+
+@pytest.mark.parametrize(("columns", "n", "epsilon"), [(1, 5_000, 1.0), (1, 50_000, 0.3), (3, 50_000, 3.0)])
+def test_where_budgets_add_up_few_columns_have_laplace_noise(columns, n, epsilon):
+    """It is charged no δ, and shares are off by less; a budget that counts μ² keeps Gaussian noise."""
+    table = TableMetadata(n, tuple(Column(f"c{at}", "number", -100.0, 100.0) for at in range(columns)))
+    shape = metadata_for(PointsMetadata, table, TableChoice())
+    plan = bounds.plan(BoundsSpec(), shape, PrivacyTarget(epsilon, n**-1.5))
+    other = bounds.plan(BoundsSpec(), shape, PrivacyTarget(epsilon, n**-1.5, slack_per_mu_squared=0.0))
+    assert plan.target == PrivacyTarget(epsilon, 0.0)
+    assert {each.noise for each in other.releases} == {"gaussian"}
+    assert plan.expected_error.radius_95 < other.expected_error.radius_95
+
+
+def test_laplace_noise_that_hides_where_values_are_is_not_taken():
+    """Its last histogram would be less noisy, but those before would miss a column without bounds."""
+    plan = bounds.plan(BoundsSpec(), plane(N, 1), PrivacyTarget(0.3, 1e-6))
+    pure = bounds.plan(BoundsSpec(), plane(N, 1), PrivacyTarget(0.3, 0.0))
+    assert pure.expected_error.radius_95 < plan.expected_error.radius_95
+    assert plan.target.delta > 0
+
+
+def test_with_delta_0_histograms_are_as_fine_as_their_noise_allows():
+    plan = bounds.plan(BoundsSpec(), plane(100_000, 1), PrivacyTarget(1.0, 0.0))
+    assert plan.nodes > 300

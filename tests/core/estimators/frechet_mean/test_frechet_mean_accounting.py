@@ -97,9 +97,8 @@ def test_extreme_targets_are_covered_or_refused(epsilon, delta):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_budget_is_used_up(delta):
     """Nothing is wasted either: the cost is that of the target within a millionth."""
-    plan = frechet_mean.plan(
-        FrechetMeanSpec(diagnostics=False), PointsMetadata(1000, MANIFOLDS[0]), PrivacyTarget(1.0, delta)
-    )
+    target = PrivacyTarget(1.0, delta, slack_per_mu_squared=0.0)
+    plan = frechet_mean.plan(FrechetMeanSpec(diagnostics=False), PointsMetadata(1000, MANIFOLDS[0]), target)
     if delta:
         assert plan.cost.mu_squared == pytest.approx(mu_for(1.0, delta) ** 2, rel=1e-6)
         assert epsilon_for(plan.cost.mu_squared**0.5, delta) == pytest.approx(1.0, rel=1e-6)

@@ -4,16 +4,23 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from scipy.special import expit
-from scipy.stats import binom, chi2, laplace, norm
+from scipy.stats import beta, binom, chi2, laplace, norm
 from sklearn.metrics import accuracy_score, roc_auc_score
 
 from privest.estimators.linear_model import classifier_score, logistic_regression
 from privest.estimators.linear_model.classifier_score import ScorePlan, ScoreSpec
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
-from privest.estimators.linear_model.noisy_scores import area_under_curve
+from privest.estimators.linear_model.noisy_scores import (
+    ShareNoise,
+    area_under_curve,
+    binomial_interval,
+    share,
+)
 from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -46,11 +53,13 @@ def shape_of(rows, classes=2, *, declared=True):
     )
 
 
-def planned_for(rows, weights, intercept, metric, epsilon=1.0, delta=1e-6, classes=2, *, declared=True):
+def planned_for(
+    rows, weights, intercept, metric, epsilon=1.0, delta=1e-6, classes=2, *, declared=True, gaussian=True
+):
+    """Plan a score; with `gaussian` for a budget that counts μ², whose noise is Gaussian."""
     spec = ScoreSpec(np.asarray(weights).tolist(), np.asarray(intercept).tolist(), metric)
-    return classifier_score.plan(
-        spec, shape_of(rows, classes, declared=declared), PrivacyTarget(epsilon, delta)
-    )
+    target = PrivacyTarget(epsilon, delta, 0.0 if gaussian else None)
+    return classifier_score.plan(spec, shape_of(rows, classes, declared=declared), target)
 
 
 def scored(rows, plan, noise):
@@ -196,7 +205,7 @@ def test_radii_of_plans_are_quantiles_of_their_noise(metric):
             assert expected.radius_95 == pytest.approx(law.ppf(0.975) * release.scale / 500, rel=1e-4)
             assert expected.standard_deviation == pytest.approx(law.std() * release.scale / 500)
         else:
-            assert expected.radius_95 == pytest.approx(1.96 * expected.standard_deviation)
+            assert expected.radius_95 == pytest.approx(norm.ppf(0.975) * expected.standard_deviation)
 
 
 @metrics
@@ -294,6 +303,83 @@ def test_what_does_not_fit_is_refused_in_words(coefficients, intercept, classes,
     )
     with pytest.raises(ValueError, match=said):
         classifier_score.plan(ScoreSpec(coefficients, intercept, "auc"), shape, PrivacyTarget(1.0, 1e-6))
+
+
+@metrics
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_where_budgets_add_up_noise_is_laplace_and_smaller(metric, epsilon):
+    """It is charged no δ, and in a budget that counts μ² noise stays Gaussian."""
+    rows, weights, intercept = data(2000)
+    plan = planned_for(rows, weights, intercept, metric, epsilon, 2000**-1.5, gaussian=False)
+    other = planned_for(rows, weights, intercept, metric, epsilon, 2000**-1.5)
+    pure = planned_for(rows, weights, intercept, metric, epsilon, 0.0, gaussian=False)
+    assert plan == pure
+    assert plan.target.delta == 0
+    assert (plan.releases[0].noise, other.releases[0].noise) == (pure.releases[0].noise, "gaussian")
+    assert plan.expected_error.radius_95 < other.expected_error.radius_95
+    if metric == "accuracy":
+        assert plan.expected_error.standard_deviation == pytest.approx(sqrt(2) / (2000 * epsilon), rel=1e-6)
+
+
+def test_a_histogram_has_no_more_noise_with_delta_0_than_one_laplace_variate_a_bin():
+    plan = planned_for(*data(2000), "auc", 1.0, 0.0)
+    (release,) = plan.releases
+    assert release.noise == "independent-laplace"
+    assert release.deviation == pytest.approx(sqrt(2) * 2 / 2000, rel=1e-6)
+
+
+LAWS = ("laplace", "gaussian")
+
+
+@pytest.mark.sparse
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("accuracy", [0.5, 0.8, 0.95, 0.999])
+@pytest.mark.parametrize("n", [20, 200, 2_000, 20_000])
+def test_intervals_of_scores_hold_in_95_of_100_runs(n, accuracy, epsilon, law):
+    """Both do, of these records and of the population."""
+    times, rng = 1500, np.random.default_rng([n, int(1e4 * accuracy), int(10 * epsilon)])
+    noise = ShareNoise(law, sqrt(2) / (n * epsilon) if law == "laplace" else 4 / (n * epsilon))
+    counts = rng.binomial(n, accuracy, times)
+    draw = rng.laplace if law == "laplace" else rng.normal
+    drawn = draw(0, noise.deviation / (sqrt(2) if law == "laplace" else 1), times)
+    held = np.zeros(2, dtype=int)
+    for count, one in zip(counts.tolist(), drawn.tolist(), strict=True):
+        found = share(count / n + one, noise, n)
+        assert found.population.low <= found.value <= found.population.high
+        ends = ((found.these_records, count / n), (found.population, accuracy))
+        held += [each.low - 1e-12 <= true <= each.high + 1e-12 for each, true in ends]
+    assert (held >= binom.ppf(FALSE_ALARM, times, 0.95)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 3000), st.floats(0, 1), st.floats(-5, 1), st.sampled_from(LAWS), st.floats(0.001, 0.999)
+)
+def test_a_population_is_in_its_interval_exactly_if_the_noisy_share_is_likely(n, value, noise, law, p):
+    """Tails are computed a second time, by laws of scipy over all counts."""
+    noise = ShareNoise(law, 10**noise)
+    found = binomial_interval(value, noise, n)
+    assert 0 <= found.low <= value <= found.high <= 1
+    counts = np.arange(n + 1)
+    mass = binom.pmf(counts, n, p)
+    of = norm(0, noise.deviation) if law == "gaussian" else laplace(0, noise.deviation / sqrt(2))
+    above = float(mass @ of.sf(value - counts / n))
+    if abs(above - 0.025) < 2e-3 or abs(above - 0.975) < 2e-3 or value in (found.low, found.high):
+        return
+    assert (found.low <= p <= found.high) == (0.025 <= above <= 0.975)
+
+
+@pytest.mark.parametrize(("count", "n"), [(0, 30), (7, 30), (30, 30), (990, 1000), (19_990, 20_000)])
+def test_without_noise_the_interval_is_that_of_clopper_and_pearson(count, n):
+    """Noise that is small beside one record and known in sign takes half a record's place."""
+    noise = ShareNoise("laplace", 1e-5 / n)
+    low = 0.0 if count == 0 else beta.ppf(0.025, count, n - count + 1)
+    high = 1.0 if count == n else beta.ppf(0.975, count + 1, n - count)
+    # A share just below the count's reaches it surely, one just above it does so with the next count alone.
+    below, above = (binomial_interval(count / n + way * 1e-3 / n, noise, n) for way in (-1, 1))
+    assert below.low == pytest.approx(low, abs=3e-4 / sqrt(n))
+    assert above.high == pytest.approx(high, abs=3e-4 / sqrt(n))
 
 
 @metrics

@@ -6,7 +6,6 @@ import pytest
 from privest.estimators.subspace.distances import (
     BINS,
     DistanceHistogram,
-    calls_for_a_robust_loss,
     shows_two_populations,
 )
 from privest.estimators.subspace.second_moment import Frame
@@ -73,12 +72,3 @@ def test_where_the_noise_hides_the_rows_the_answer_is_no():
     rng = np.random.default_rng(2)
     noisy = np.array(TWO["a haystack"]) + 0.3 * rng.standard_normal((1000, BINS))
     assert sum(shows_two_populations(each, 0.3) for each in noisy) < 20
-
-
-def test_a_robust_loss_is_called_for_where_most_rows_are_in_the_first_bin_and_the_noise_does_not_hide_it():
-    near = np.array([0.6, 0.25, 0.15, *[0.0] * 7])
-    assert not shows_two_populations(near, 1e-3)
-    assert calls_for_a_robust_loss(near, 1e-3)
-    assert not calls_for_a_robust_loss(near, 0.11)
-    assert not calls_for_a_robust_loss(near[[1, 0, *range(2, BINS)]], 1e-3)
-    assert calls_for_a_robust_loss(np.array(TWO["a haystack"]), 0.005)

@@ -69,11 +69,15 @@ def case(request: pytest.FixtureRequest) -> tuple[pd.DataFrame, dict[str, Any], 
     return ODD, ODD_SCHEMA, "told"
 
 
-def fitted(owner: Caller, frame: pd.DataFrame, schema: dict[str, Any], label: str) -> dict[str, Any]:
-    """A job that fits a classifier by all other columns."""
+def fitted(
+    owner: Caller, frame: pd.DataFrame, schema: dict[str, Any], label: str, **chosen: list[str]
+) -> dict[str, Any]:
+    """A job that fits a classifier by all other columns, or by chosen features."""
     made = owner.upload(frame.to_csv(index=False, na_rep="NA").encode(), schema, "rows.csv")
     assert made.status_code == 201, made.text
-    job = owner.estimate(made.json()["id"], kind="logistic-regression", epsilon=20.0, label=label).json()
+    job = owner.estimate(
+        made.json()["id"], kind="logistic-regression", epsilon=20.0, label=label, **chosen
+    ).json()
     assert job["state"] == "committed", job
     return job
 
@@ -85,13 +89,20 @@ def exported(owner: Caller, job: dict[str, Any], form: str) -> bytes:
 
 
 def chances(
-    tmp_path: Path, frame: pd.DataFrame, schema: dict[str, Any], label: str, found: dict[str, Any]
+    tmp_path: Path,
+    frame: pd.DataFrame,
+    schema: dict[str, Any],
+    label: str,
+    found: dict[str, Any],
+    features: list[str] | None = None,
 ) -> np.ndarray:
     """The chances by the rows as they are stored, the recipe of the plan, and the answer's own numbers."""
     _, rows = taken(tmp_path, frame.to_csv(index=False, na_rep="NA").encode(), "csv", schema)
     shape = SCHEMA.validate_python(schema).shape(len(rows))
     assert isinstance(shape, TableMetadata)
-    made = metadata_for(LabelledMetadata, shape, TableChoice(label=label))
+    made = metadata_for(
+        LabelledMetadata, shape, TableChoice(label=label, features=tuple(features) if features else None)
+    )
     assert made.recipe is not None
     scores = made.recipe(rows)[:, :-1] @ np.atleast_2d(found["coefficients"]).T + found["intercept"]
     if scores.shape[1] == 1:
@@ -192,6 +203,31 @@ def test_columns_go_in_as_they_are_and_chances_are_the_same(
         column["name"]: column["type"] for column in schema["columns"] if column["name"] != label
     }
     np.testing.assert_allclose(by_pmml(exported(owner, job, "pmml"), frame), expected, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        ["island=Dream|Torgersen", "bill_depth_mm", "sex=female|missing"],
+        ["sex missing", "island=Biscoe", "island=Dream", "island=Torgersen"],
+    ],
+    ids=["merged", "all"],
+)
+def test_chosen_and_merged_categories_go_into_models(
+    server: Server, tmp_path: Path, features: list[str]
+) -> None:
+    owner = server.owner(50.0)
+    job = fitted(owner, BIRDS, penguin_files.SCHEMA, "species", features=features)
+    expected = chances(tmp_path, BIRDS, penguin_files.SCHEMA, "species", job["estimate"], features)
+    session = onnxruntime.InferenceSession(exported(owner, job, "onnx"))
+    taken = {each.name for each in session.get_inputs()}
+    given = {
+        name: values
+        for name, values in inputs(BIRDS, penguin_files.SCHEMA, "species").items()
+        if name in taken
+    }
+    np.testing.assert_allclose(session.run(None, given)[1], expected, atol=1e-6, rtol=0)
+    np.testing.assert_allclose(by_pmml(exported(owner, job, "pmml"), BIRDS), expected, atol=1e-9, rtol=0)
 
 
 def test_what_the_schema_refuses_has_no_chances(server: Server) -> None:

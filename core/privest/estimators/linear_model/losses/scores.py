@@ -130,6 +130,10 @@ class ScoreHistogram:
         """Two rows in different bins are orthogonal."""
         return sqrt(2.0) * min(clip, 1.0)
 
+    def l1_diameter(self, clip: float) -> float:
+        """Two rows in different bins differ by one in both."""
+        return 2.0 * min(clip, 1.0)
+
     def clipped_sum(self, point: LinearScores, rows: Array, clip: float) -> Array:
         """Σ over rows of vectors of length at most `clip`; see `Statistic`."""
         scores = point.of(rows)
