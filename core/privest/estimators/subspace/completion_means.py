@@ -113,10 +113,8 @@ class LeftMoment:
         """The moment's own, whatever the rows are."""
         return self.moment.diameter(clip)
 
-    @any_floats
     def clipped_sum(self, means: Array, rows: Array, clip: float) -> Array:
-        """Return Σ over rows, about the (dim,) `means`; see `Statistic`."""
-        # Means near the ends of float64 may leave infinities or NaN: the moment counts these as not known.
+        """Σ over rows, about the (dim,) `means`; see `Statistic`."""
         values, known = _known(rows)
         left = np.where(known > 0, _left(values, known, means)[0], np.nan)
         return self.moment.clipped_sum(None, left, clip)
