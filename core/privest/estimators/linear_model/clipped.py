@@ -7,13 +7,13 @@ from math import ceil, sqrt
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.linear_model.belief import Evidence, Prior, concluded
 from privest.estimators.linear_model.feature_map import TIGHT, FeatureMap, ProjectedMap
 from privest.estimators.linear_model.fit import SPREAD, Fit
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
 from privest.estimators.linear_model.losses.spread import ClassCounts
 from privest.estimators.linear_model.newton import labels_share, plain_fit
+from privest.estimators.linear_model.posterior import Evidence, Prior, posterior_of
 from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.mechanisms import NoisySum, Release
@@ -141,7 +141,7 @@ class ClippedSolver:
             sampling=None,
             of=plain_fit(0.0),
             covers=True,
-            believes=True,
+            has_prior=True,
             unknown=(
                 "the error beside the noise is not measured: standardised coefficients are taken to be of "
                 "the order of one, and the scale of the answer to be unknown",
@@ -191,7 +191,7 @@ class ClippedSolver:
             asked = Classifier(ProjectedMap(feature_map, direction), at[0])
             seen, deviation = loss.parts(gate.mean(asked, "curved")), release.deviation
             evidence.append(Evidence(at, np.ones(2), seen, deviation, deviation / loss.curvature_weight))
-            at = concluded(start, prior, evidence).mean
+            at = posterior_of(start, prior, evidence).mean
         return at @ direction.T
 
     def _unseen(self, feature_map: FeatureMap) -> Array:

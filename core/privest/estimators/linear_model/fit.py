@@ -57,7 +57,7 @@ class Fit:
         sampling: the same by the sampling of rows, where it is known.
         of: what the error is about, in words.
         covers: whether the error covers more than the noise.
-        believes: whether the error weighs what was believed of coefficients before anything was known.
+        has_prior: whether the error weighs a prior of the coefficients.
         hidden: whether some class is hidden by the noise.
         unseen: (features,) whether the noise hides how far a feature spreads, and so its coefficient.
         left: length of what steps left to go, in all weights together, beside the error.
@@ -73,7 +73,7 @@ class Fit:
     sampling: Callable[[int], Array] | None
     of: str
     covers: bool
-    believes: bool = False
+    has_prior: bool = False
     hidden: bool = False
     unseen: Truths | None = None
     left: float = 0.0
@@ -103,7 +103,7 @@ class Fit:
     def stated(self, column: int) -> Array:
         """(size, size) covariance of a column that is stated, larger where the scale is unknown."""
         found = self.error(column)
-        if self.believes and self.is_useless:
+        if self.has_prior and self.is_useless:
             found = found * (_LARGE / SPREAD) ** 2
         if self.unseen is None:
             return found
@@ -122,7 +122,7 @@ class Fit:
             return True
         features = len(self.feature_map.mean)
         found = self.weights[:, :features] * self.feature_map.units[:features]
-        if not self.believes:
+        if not self.has_prior:
             return float(np.linalg.norm(found)) < _STANDS_OUT * self._together(self.noise).radius
         free = found.size * (1 - 1 / len(found)) if len(found) > 1 else found.size
         unknown = np.array([self._features(self.error(column)) for column in range(len(found))])

@@ -2,7 +2,7 @@
 
 A run begins with the number of records of each class and the second moment of the features, and takes Newton
 steps from there. Each step is a gradient and a Hessian in one release. The answer is the mean of a normal law
-given all of them: see `belief`.
+given all of them: see `posterior`.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +12,12 @@ from math import sqrt
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.linear_model.belief import Belief, Evidence, Prior, concluded
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import SPREAD, Fit
 from privest.estimators.linear_model.losses.curved import Curved, CurvedGradient
 from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments
 from privest.estimators.linear_model.losses.spread import ClassCounts
+from privest.estimators.linear_model.posterior import Evidence, Posterior, Prior, posterior_of
 from privest.estimators.linear_model.score_model import Moment
 from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
@@ -39,7 +39,7 @@ _CONSTANT, _LEAST_CONSTANT = 0.7, 0.2
 """Last coordinate of vectors, for the intercept, over their length: this over √d, and the least."""
 
 _HIDDEN = 0.75
-"""Power of a direction's variance that divides the variance of coefficients along it; see `before_any`."""
+"""Power of a direction's variance that divides the variance of coefficients along it; see `prior_of`."""
 
 _INTERCEPT, _STRETCH = 0.5, 0.2
 """Standard deviation of the intercept about the log odds of the classes: the least, and over these."""
@@ -194,25 +194,27 @@ class NewtonSolver:
         shares, odds_errors = self.labels.shares(gate.mean(feature_map, "labels"), counted.deviation)
         first, moment = released(self.moments, second, gate, feature_map, self.penalty)
         units = feature_map.units
-        prior, start = before_any(
+        prior, start = prior_of(
             self.shape, self.penalty, moment, feature_map, shares, odds_errors, learned=self._columns == 1
         )
         evidence = [self._first_guess(first, moment, second.deviation, feature_map, start, shares)]
-        at = concluded(start, prior, evidence).mean
-        evidence, belief = list[Evidence](), None
+        at = posterior_of(start, prior, evidence).mean
+        evidence, posterior = list[Evidence](), None
         for release in steps:
             evidence.append(self._evidence(at, feature_map, release, gate))
-            belief = concluded(start, prior, evidence, self._bias(evidence[-1]))
-            way = (belief.mean - at) / units
+            posterior = posterior_of(start, prior, evidence, self._bias(evidence[-1]))
+            way = (posterior.mean - at) / units
             moved = sqrt(float(np.sum((way @ moment.clean) * way)) / len(way))
-            at = at + min(1.0, _FURTHEST / max(moved, 1e-300)) * (belief.mean - at)
-        assert belief is not None  # noqa: S101 - there are steps
+            at = at + min(1.0, _FURTHEST / max(moved, 1e-300)) * (posterior.mean - at)
+        assert posterior is not None  # noqa: S101 - there are steps
         if np.any(shares < _SEEN * counted.deviation):
             # Of a class whose records noise hides steps tell nothing but noise: its share is the answer.
-            undone = (belief.mean - start).ravel()
-            unsure = belief.covariance + np.outer(undone, undone)
-            belief = replace(belief, mean=start, covariance=unsure)
-        return self._fit(belief, moment, feature_map, gate.share * self.budget.n, shares, counted.deviation)
+            undone = (posterior.mean - start).ravel()
+            unsure = posterior.covariance + np.outer(undone, undone)
+            posterior = replace(posterior, mean=start, covariance=unsure)
+        return self._fit(
+            posterior, moment, feature_map, gate.share * self.budget.n, shares, counted.deviation
+        )
 
     def _first_guess(
         self,
@@ -251,7 +253,7 @@ class NewtonSolver:
 
     def _fit(
         self,
-        belief: Belief,
+        posterior: Posterior,
         moment: Moment,
         feature_map: FeatureMap,
         n: float,
@@ -260,27 +262,27 @@ class NewtonSolver:
     ) -> Fit:
         """Return the fit of a law of the coefficients."""
         units, size = feature_map.units, self._size
-        sampling = belief.sampling(n)
+        sampling = posterior.sampling(n)
         rare = [
             _RARE.format(name=name)
             for name, share in zip(self.shape.classes, shares.tolist(), strict=True)
             if share < _SEEN * deviation
         ]
         together = (_HANG_TOGETHER,) if self._hang_together(moment, feature_map) else ()
-        curvature = (_CURVATURE_HIDDEN,) if belief.hidden else ()
+        curvature = (_CURVATURE_HIDDEN,) if posterior.hidden else ()
 
         def of(covariance: Array) -> Callable[[int], Array]:
             return lambda column: _block(covariance, column, size) / np.outer(units, units)
 
         return Fit(
             feature_map,
-            belief.mean / units,
-            error=of(belief.covariance),
-            noise=of(belief.noise),
+            posterior.mean / units,
+            error=of(posterior.covariance),
+            noise=of(posterior.noise),
             sampling=of(sampling),
             of=plain_fit(self.penalty),
             covers=True,
-            believes=True,
+            has_prior=True,
             hidden=bool(rare),
             warnings=(*rare, *together, *curvature),
         )
@@ -297,7 +299,7 @@ def plain_fit(penalty: float) -> str:
     return f"the logistic regression of these records without noise, {held}"
 
 
-def before_any(
+def prior_of(
     shape: LabelledMetadata,
     penalty: float,
     moment: Moment,

@@ -12,14 +12,14 @@ from benchmarks.coverage_classifiers import Problem, fitted, plan, standardised
 from benchmarks.tables import table
 from privest.estimators.linear_model import classifier_score, logistic_regression
 from privest.estimators.linear_model.accelerated import DESCENTS
-from privest.estimators.linear_model.belief import Evidence, Prior, concluded
 from privest.estimators.linear_model.classifier_score import ScoreSpec
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import SPREAD, distance
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.linear_model.losses.curved import Curved, CurvedGradient
 from privest.estimators.linear_model.losses.logistic import Classifier
-from privest.estimators.linear_model.newton import before_any
+from privest.estimators.linear_model.newton import prior_of
+from privest.estimators.linear_model.posterior import Evidence, Prior, posterior_of
 from privest.estimators.linear_model.score_model import Moment
 from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
@@ -146,7 +146,7 @@ def test_coefficients_may_be_large_where_features_hardly_vary(noise):
         np.diag([*(unit**2 * np.array([1.0, 1.0, 1.0, 1e-4])), feature_map.last**2]), noise * unit**2
     )
     even = np.full(2, 0.5)
-    prior, _ = before_any(shape_of(100), 0.0, moment, feature_map, even, np.zeros(2), learned=True)
+    prior, _ = prior_of(shape_of(100), 0.0, moment, feature_map, even, np.zeros(2), learned=True)
     variances = np.diag(prior.covariance)[:-1]
     least = max(1e-4, noise * sqrt(2 * D))
     np.testing.assert_allclose(variances, SPREAD**2 / np.array([1, 1, 1, least]) ** 0.75, rtol=1e-9)
@@ -158,7 +158,7 @@ def test_the_law_of_an_intercept_before_any_step_follows_the_shares_of_classes()
     mean = np.append(np.array([1.0, 0.0, 0.0, 0.5]) * feature_map.units[0], feature_map.last)
     second = np.outer(mean, mean) + np.diag(np.append(np.full(D, 0.1 * feature_map.units[0] ** 2), 0.0))
     shares, errors = np.array([1 - expit(-3.0), expit(-3.0)]), np.array([0.7, 0.7])
-    prior, start = before_any(
+    prior, start = prior_of(
         shape_of(100), 0.0, Moment(second, 0.0), feature_map, shares, errors, learned=True
     )
     assert prior.covariance[-1, -1] == pytest.approx(0.25 + 0.36 + SPREAD**2 * 1.25 + 0.49)
@@ -216,10 +216,10 @@ def test_what_is_seen_to_be_large_is_not_held_back(learned):
     dim, answer = 2, np.array([10 * SPREAD, 0.0])
     slope = np.diag([1e-3, 0.0])
     evidence = [_evidence(0.95 * answer, slope, answer, 1e-3 * SPREAD / 2)]
-    belief = concluded(np.zeros((1, dim)), _prior(dim, dim if learned else 0), evidence)
-    lost = 1 - belief.mean[0, 0] / answer[0]
+    posterior = posterior_of(np.zeros((1, dim)), _prior(dim, dim if learned else 0), evidence)
+    lost = 1 - posterior.mean[0, 0] / answer[0]
     assert (0 < lost < 0.04) if learned else (lost > 0.19)
-    assert belief.covariance[1, 1] == pytest.approx(SPREAD**2)
+    assert posterior.covariance[1, 1] == pytest.approx(SPREAD**2)
 
 
 def test_a_hessian_that_is_noise_makes_nothing_certain():
@@ -230,8 +230,8 @@ def test_a_hessian_that_is_noise_makes_nothing_certain():
         noise = rng.standard_normal((dim, dim)) * curved
         shown = _evidence(np.zeros(dim), (noise + noise.T) / 2, answer, 3 * curved, curved=curved)
         evidence.append(replace(shown, seen=shown.seen._replace(pull=np.zeros((1, dim)))))
-    belief = concluded(np.zeros((1, dim)), _prior(dim, dim), evidence)
-    assert np.trace(belief.covariance) > 0.8 * dim * SPREAD**2
+    posterior = posterior_of(np.zeros((1, dim)), _prior(dim, dim), evidence)
+    assert np.trace(posterior.covariance) > 0.8 * dim * SPREAD**2
 
 
 @pytest.mark.parametrize(("deviations", "told"), [(0.5, False), (40.0, True)])
@@ -239,22 +239,24 @@ def test_a_curvature_that_noise_may_have_made_is_doubted(deviations, told):
     """Along one direction the Hessian shows so many deviations of its noise."""
     curved, answer = 0.02, np.zeros(2)
     slope = np.diag([1.0, deviations * curved])
-    belief = concluded(
+    posterior = posterior_of(
         np.zeros((1, 2)), _prior(2, 2), [_evidence(answer, slope, answer, 0.001, curved=curved)]
     )
-    assert (belief.covariance[1, 1] < 0.1 * SPREAD**2) == told
-    assert told or belief.covariance[1, 1] > 0.6 * SPREAD**2
-    assert belief.covariance[0, 0] < 0.01
+    assert (posterior.covariance[1, 1] < 0.1 * SPREAD**2) == told
+    assert told or posterior.covariance[1, 1] > 0.6 * SPREAD**2
+    assert posterior.covariance[0, 0] < 0.01
 
 
 def test_how_far_the_prior_holds_an_answer_back_is_an_error():
     """A gradient that tells a coefficient of three spreads no better than the prior does."""
     answer = np.array([3 * SPREAD])
-    belief = concluded(np.zeros((1, 1)), _prior(1, 0), [_evidence(answer, np.ones((1, 1)), answer, SPREAD)])
-    held = answer[0] - belief.mean[0, 0]
-    assert 1.96 * SPREAD * sqrt(0.5) < held < 1.96 * sqrt(belief.covariance[0, 0])
+    posterior = posterior_of(
+        np.zeros((1, 1)), _prior(1, 0), [_evidence(answer, np.ones((1, 1)), answer, SPREAD)]
+    )
+    held = answer[0] - posterior.mean[0, 0]
+    assert 1.96 * SPREAD * sqrt(0.5) < held < 1.96 * sqrt(posterior.covariance[0, 0])
     none = np.zeros(1)
-    near = concluded(np.zeros((1, 1)), _prior(1, 0), [_evidence(none, np.ones((1, 1)), none, SPREAD)])
+    near = posterior_of(np.zeros((1, 1)), _prior(1, 0), [_evidence(none, np.ones((1, 1)), none, SPREAD)])
     assert near.covariance[0, 0] < 0.6 * SPREAD**2
 
 
@@ -283,7 +285,7 @@ def test_hessians_that_change_on_the_way_make_the_rest_of_it_uncertain():
     answer, seen = np.full(1, 2.0), [(np.zeros(1), 2e-9), (np.ones(1), 1e-9)]
     even = [_evidence(at, np.ones((1, 1)), answer, 1e-6, curved=noise) for at, noise in seen]
     falling = [_evidence(at, np.ones((1, 1)) / (1 + at), answer, 1e-6, curved=noise) for at, noise in seen]
-    certain, unsure = (concluded(np.zeros((1, 1)), _prior(1, 1), each) for each in (even, falling))
+    certain, unsure = (posterior_of(np.zeros((1, 1)), _prior(1, 1), each) for each in (even, falling))
     assert sqrt(certain.covariance[0, 0]) < 0.1
     assert 0.2 < sqrt(unsure.covariance[0, 0]) < 0.6
 

@@ -1,6 +1,6 @@
-"""What is believed of coefficients once noisy gradients and Hessians have been seen: a normal law.
+"""Gaussian posterior of the coefficients, given noisy gradients and Hessians.
 
-All is in units of coefficients, with a column for each class, or one of two classes.
+All numbers are in units of coefficients, with one column for two classes and otherwise one for each class.
 """
 
 from collections.abc import Sequence
@@ -12,32 +12,32 @@ from privest.arrays import Array
 from privest.estimators.linear_model.losses.curved import Curved
 
 _ROUNDS = 6
-"""Rounds in which the way to the answer settles, and with it all that depends on its length."""
+"""Number of fixed-point rounds: the variance of the evidence depends on the distance to the mean."""
 
 _CERTAIN = 1e6
-"""Precision of what all classes have in common, which changes no probability, over that of a coefficient."""
+"""Prior precision of the mean over classes, relative to that of a coefficient: it changes no probability."""
 
 _LEAST_BEND = 0.1
-"""Length of what a Hessian leaves out of a gradient, over twice the loss that it foretells, as it is believed
-to be at least: a fifth of the most that a row can have, as noise hides it where features hardly vary. Of
-several columns each has its own, for its part of the loss."""
+"""Least length of the part of a gradient that a quadratic model misses, relative to twice the loss that the
+model predicts. It is a fifth of the largest value of one row, because noise hides the true one where features
+hardly vary. With several columns each has its own, for its part of the loss."""
 
 _MOST_BEND = 0.5
-"""The most of it that one row can have, as |1 − 2p| is at most 1."""
+"""Largest such ratio of one row, because |1 − 2p| is at most 1."""
 
 _FREEDOM = 2.0
-"""Degrees of freedom of the t law that coefficients have before any evidence, if it may tell their scale."""
+"""Degrees of freedom of the t prior of coefficients whose scale the evidence may determine."""
 
 
 @dataclass(frozen=True)
 class Prior:
-    """What is believed of coefficients before any evidence: a normal law, every column alike.
+    """Gaussian prior of the coefficients, the same for every column.
 
     Attributes:
-        directions: (size, size) orthonormal columns, the intercept's last.
-        precisions: (size,) along each of them.
+        directions: (size, size) orthonormal columns, that of the intercept last.
+        precisions: (size,) prior precision along each direction.
         penalty: (size,) second derivatives of the penalty.
-        learned: number of directions, the first ones, along which the evidence may tell a scale.
+        learned: number of leading directions along which the evidence determines the scale.
     """
 
     directions: Array
@@ -47,24 +47,24 @@ class Prior:
 
     @property
     def covariance(self) -> Array:
-        """(size, size) of a column."""
+        """The (size, size) covariance of one column."""
         return (self.directions / self.precisions) @ self.directions.T
 
     def precision(self, columns: int, scales: Array | float = 1.0) -> Array:
-        """The precision of all columns together, with a factor on that along each direction."""
+        """Return the precision of all columns together, with a factor for each direction."""
         own = (self.directions * (self.precisions * scales)) @ self.directions.T
         alike = np.full((columns, columns), _CERTAIN / columns if columns > 1 else 0.0)
         usual = np.diag(self.directions**2 @ self.precisions)
         return np.kron(np.eye(columns), own) + np.kron(alike, usual)
 
     def scales(self, way: Array, covariance: Array) -> Array:
-        """(size,) factors on precisions that make this law one round nearer to a t law in each direction.
+        """Return (size,) factors on the precisions: one round towards a t prior in each direction.
 
-        What is seen to be large there is then held back less, and what is not seen keeps its scale.
+        The prior then shrinks coefficients less along directions in which the evidence shows large ones.
 
         Args:
-            way: (columns, size) mean of the distance from the start.
-            covariance: (columns·size, columns·size) of it.
+            way: (columns, size) posterior mean less the prior mean.
+            covariance: (columns·size, columns·size) posterior covariance.
         """
         columns, size = way.shape
         blocks = np.einsum("cicj->ij", covariance.reshape(columns, size, columns, size))
@@ -77,14 +77,14 @@ class Prior:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A noisy gradient and Hessian at some coefficients.
+    """Noisy gradient and Hessian at one point.
 
     Attributes:
-        at: (columns, size) coefficients.
-        units: (size,) coefficients of weights of one.
-        seen: in units of weights; of more than two classes, contrasts.
-        deviation: of the noise on a coordinate of the gradient.
-        curved: the same on the diagonal of the Hessian.
+        at: (columns, size) coefficients of the point.
+        units: (size,) coefficient that a weight of one stands for.
+        seen: gradient and Hessian in units of weights; contrasts with more than two classes.
+        deviation: standard deviation of the noise on a coordinate of the gradient.
+        curved: standard deviation of the noise on the diagonal of the Hessian.
     """
 
     at: Array
@@ -95,22 +95,21 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Belief:
-    """A normal law of (columns·size) coefficients.
+class Posterior:
+    """Gaussian posterior of all columns·size coefficients.
 
     Attributes:
         mean: (columns, size).
-        covariance: of its error, by all that is known to move it. A Hessian tells the less the nearer its
-            eigenvalues are to its noise: where they are made of it a gradient seems to tell coefficients
-            that it does not. And what is believed before any evidence holds the mean back where it tells
-            little: how far, to first order, counts as an error more.
-        noise: the part of that which the noise makes.
-        prior: precision before any evidence.
-        bent: Hessian of the mean loss, without its penalty.
+        covariance: of the error of the mean by noise, curvature and the prior. Eigenvalues of the Hessian
+            near its noise count for less, because a gradient divided by noise would seem to determine
+            coefficients that it does not. The shrinkage by the prior, to first order, is added.
+        noise: the part of the covariance that the noise of the gradients makes.
+        prior: prior precision, with the scales of the last round.
+        bent: Hessian of the mean loss, without the penalty.
         ridge: (size,) second derivatives of the penalty.
-        hidden: whether noise alone may have made the curvature along some direction that classes can differ
-            in. Along it the covariance is as wide as coefficients usually are, and evidence narrows it by
-            a curvature that may be less: it has held less often than it should where classes all but part.
+        hidden: whether noise alone may explain the curvature along some direction. The covariance along it
+            is that of the prior, narrowed by a curvature that may be too large: intervals along it have
+            covered too rarely where the classes are almost separable.
     """
 
     mean: Array
@@ -122,26 +121,26 @@ class Belief:
     hidden: bool
 
     def sampling(self, n: float) -> Array:
-        """Covariance by the sampling of n rows, where the model holds: gradients then vary by the Hessian."""
+        """Return the covariance by the sampling of n rows, taking the model to hold."""
         ridge = np.tile(self.ridge, len(self.mean))
         inverse = np.linalg.inv(n * (self.bent + np.diag(ridge)) + self.prior)
         return inverse @ (n * self.bent + self.prior) @ inverse
 
 
-def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence], bias: float = 0.0) -> Belief:
-    """What is believed after some evidence about one loss, all with the same units.
+def posterior_of(start: Array, prior: Prior, evidence: Sequence[Evidence], bias: float = 0.0) -> Posterior:
+    """Return the posterior, given evidence about one loss, all of it in the same units.
 
-    At a point a the gradient is g = (H − E)(b − a) + ν for the answer b, one Hessian H that is pooled of all
-    that were released, its error E, and noise ν on g. In each coordinate E(b − a) counts as noise: by the
-    noise on H, |b − a| times its deviation; and by the bend of the loss on the way, in proportion to twice
-    the loss that H foretells there. All of this depends on b, and settles in a few rounds. So do the scales
-    of coefficients.
+    At a point a the gradient is g = (H − E)(b − a) + ν, where b is the minimiser, H the pooled Hessian of all
+    releases, E the error of H and ν the noise on g. E(b − a) counts as noise in each coordinate. Its two
+    parts are the noise on H, times |b − a|, and the change of the Hessian on the way, in proportion to
+    twice the loss that H predicts there. Both depend on b, and so do the scales of coefficients: a few
+    rounds of a fixed point settle them.
 
     Args:
-        start: (columns, size) mean before any evidence.
-        prior: the law about it.
-        evidence: at least one piece.
-        bias: standard deviation, in each coordinate, of what all gradients lack alike.
+        start: (columns, size) prior mean.
+        prior: the prior about that mean.
+        evidence: gradients and Hessians, at least one.
+        bias: standard deviation, in each coordinate, of a bias that all gradients share.
     """
     columns, pooled = len(start), _Pooled.of(evidence)
     units = np.tile(evidence[0].units, columns)
@@ -171,20 +170,21 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence], bias: fl
     bent = pooled.hessian / units[:, None] / units
     noisy = noisy * (gain @ gain.T)
     errors = known + np.outer(held, held) + (float(trust.sum()) * bias) ** 2 * (gain @ gain.T)
-    return Belief(
+    return Posterior(
         mean.reshape(start.shape), errors, noisy, before, bent, prior.penalty, pooled.hides(columns)
     )
 
 
 @dataclass(frozen=True)
 class _Pooled:
-    """A Hessian by all that were released, in units of weights.
+    """Weighted mean of the released Hessians, in units of weights.
 
     Attributes:
-        hessian: with no eigenvalue below the noise's standard deviation, as none of the loss is below 0.
-        seen: the same with less of eigenvalues that noise may have made, and none of those that are below 0.
-        variance: of the noise on its diagonal.
-        bend: square of what a Hessian leaves out of a gradient, over the square of twice the loss on the way.
+        hessian: with eigenvalues raised to the standard deviation of the noise.
+        seen: with eigenvalues shrunk by the noise, and negative ones set to 0.
+        variance: of the noise on the diagonal.
+        bend: squared length of the part of a gradient that the Hessian misses, relative to the square of
+            twice the loss on the way.
     """
 
     hessian: Array
@@ -193,9 +193,9 @@ class _Pooled:
     bend: float
 
     def hides(self, columns: int) -> bool:
-        """Whether some eigenvalue of contrasts may be no larger than noise alone makes the largest.
+        """Return whether noise alone may explain some eigenvalue of the contrasts.
 
-        That is about √(2·size) deviations; and the eigenvalue's own noise may have made it two larger.
+        The largest eigenvalue of the noise is about √(2·size) deviations; two more are for chance.
         """
         size = len(self.hessian)
         loud = (np.sqrt(2 * size) + 2) * np.sqrt(self.variance)
@@ -204,10 +204,10 @@ class _Pooled:
 
     @classmethod
     def of(cls, evidence: Sequence[Evidence]) -> "_Pooled":
-        """The mean of all, in which those that are noisy or unlike the last one count less.
+        """Return the mean of all, with less weight on those that are noisy or unlike the last one.
 
-        Half of the difference of two Hessians, times the way between their points, is what one of them leaves
-        out of the gradient on that way, but for their noise, of which the expected square is taken off.
+        Half the difference of two Hessians, times the way between their points, is the part of the gradient
+        that one Hessian misses on that way. The expected square of its noise is subtracted.
         """
         last = evidence[-1]
         noise = np.array([each.curved**2 for each in evidence])
@@ -218,9 +218,7 @@ class _Pooled:
         weights /= weights.sum()
         values, vectors = np.linalg.eigh(last.seen.curvature + np.einsum("k,kij->ij", weights, apart))
         variance = float(weights**2 @ noise)
-        # Clipped at 0, a gradient would tell nothing along that direction, and the mean would fall back to
-        # where it started, however far off the gradients of all steps say that is.
-        values, shown = np.maximum(values, np.sqrt(variance)), np.maximum(values, 0.0)
+        values, shown = np.maximum(values, _floor(variance)), np.maximum(values, 0.0)
         hessian = (vectors * values) @ vectors.T
         likely = shown**2 / (shown**2 + variance)
         ways = np.array([((last.at - each.at) / last.units).ravel() for each in evidence])
@@ -228,9 +226,18 @@ class _Pooled:
         shaken = both * (size + 1) / 8 * np.vecdot(ways, ways)
         excess = np.sum(np.einsum("kij,kj->ki", apart, ways) ** 2, axis=1) / 4 - shaken
         trust = (lost / np.maximum(shaken, 1e-100)) ** 2
-        # Twice the loss on the way is by the mean of both, as the last alone has next to none of a long one.
+        # Twice the loss on the way, by the mean of both Hessians: the last alone shows little of a long way.
         midway = np.maximum(lost + np.vecdot(np.einsum("kij,kj->ki", apart, ways), ways) / 2, lost / 10)
         bend = float(excess @ trust) / max(float(midway**2 @ trust), 1e-300)
         seen = (vectors * (shown * likely)) @ vectors.T
         bend = min(max(bend, _LEAST_BEND**2 / len(last.at)), _MOST_BEND**2)
         return cls(hessian, seen, variance, bend)
+
+
+def _floor(variance: float) -> float:
+    """Return the least eigenvalue of a pooled Hessian: the standard deviation of its noise.
+
+    With 0 a gradient would carry no information along that direction. The mean would fall back to the prior
+    mean, however long the gradients are.
+    """
+    return float(np.sqrt(variance))
