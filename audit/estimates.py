@@ -39,7 +39,7 @@ _FEW = 45
 """Runs in each world, in the quick form: with a wrong guess in one of them, μ = 1.09 is still proven."""
 
 _TARGET = PrivacyTarget(5.0, 1e-6, slack_per_mu_squared=0.0)
-"""Of a budget that composes μ: where ε and δ add up, some estimates have Laplace noise."""
+"""The budget composes μ, because some estimates have Laplace noise where ε and δ add up."""
 
 _PURE, _MANY = PrivacyTarget(1.0, 0.0), (1_000, 20_000)
 """A target that Laplace noise meets, and how many runs in each world prove nearly all of its ε."""

@@ -181,13 +181,13 @@ def main() -> None:
     highest, widest = (max(float(each[at]) for each in shares) for at in (7, 9))
     body = f"""
 Scores as the service answers them, of fresh rows in each of {RUNS:,} runs a line; δ is n^-1.5 or 0. On a
-basic account a question has the same Laplace noise with either δ, and so it has on a `gdp` account with
-δ = 0. A δ above 0 gives Gaussian noise there. *Noise* is the deviation of ours over that of the Laplace
-mechanism with the same ε. A `gdp` account would charge that mechanism more: *same charge* is the deviation
-over that of Laplace noise at our charge. *Coverage* is that of 95 % intervals, of the share among the
-records and of that in the population. *Width* is the median width over the ideal: the middle 95 % of the noise, or of a binomial
-share at the truth with the noise, within [0, 1]. An interval for the records is below the ideal as it ends at
-whole numbers of records.
+basic account a question has the same Laplace noise with either δ, and so it has on a `gdp` account with δ
+= 0. A δ above 0 gives Gaussian noise there. *Noise* is the deviation of ours over that of the Laplace
+mechanism with the same ε. A `gdp` account would charge that mechanism more: *same charge* is the
+deviation over that of Laplace noise at our charge. *Coverage* is that of 95 % intervals, of the share
+among the records and of that in the population. *Width* is the median width over the ideal: the middle 95
+% of the noise, or of a binomial share at the truth with the noise, within [0, 1]. An interval for the
+records is below the ideal as it ends at whole numbers of records.
 
 {noisy} of {len(shares)} lines have more noise than Laplace's at their account's charge. The lowest coverage
 is {lowest:.3f}, with a target of {COVERAGE}; the highest of the population {highest:.3f}. The widest interval
