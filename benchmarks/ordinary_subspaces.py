@@ -9,6 +9,7 @@ own environment on these rows too, about means that it is given.
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from math import sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +29,7 @@ from privest.estimators.subspace import matrix_completion, robust_pca
 from privest.estimators.subspace.completion_means import Completed
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.estimators.subspace.robust_pca_plan import RobustPCAPlan, Subspace
+from privest.estimators.subspace.robust_pca_plan import Subspace
 from privest.estimators.subspace.spherical import on_sphere
 from privest.metadata import PartialVectorsMetadata, VectorsMetadata
 from privest.privacy.calibration import mu_for
@@ -96,15 +97,16 @@ class Asked:
         """(n, features) rows of length one about their exact means."""
         return on_sphere(self.images, self.images.mean(axis=0))
 
-    def answers(self, runs: int) -> tuple[RobustPCAPlan, list[Subspace]]:
-        """Return the plan by default, and its answers."""
-        planned = robust_pca.plan(RobustPCASpec(self.rank), self.metadata, self.target)
-        records = Records(self.rows, 1, recipe=self.metadata.recipe)
+    def answers(self, runs: int, shape: VectorsMetadata | None = None) -> list[Subspace]:
+        """Return answers by default, of the table or of rows of another shape."""
+        shape = shape or self.metadata
+        planned = robust_pca.plan(RobustPCASpec(self.rank), shape, self.target)
+        records = Records(self.rows, 1, recipe=shape.recipe)
         gates = (
             Gate(records, planned.statistics, planned.releases, ScaledNoise(seed=[93, run]))
             for run in range(runs)
         )
-        return planned, [robust_pca.run(planned, gate) for gate in gates]
+        return [robust_pca.run(planned, gate) for gate in gates]
 
     def analyze_gauss(self, scaled: Array, rng: np.random.Generator, share: float = 1.0) -> Array:
         """Return the basis of one noisy moment of (n, features) rows on the sphere.
@@ -146,7 +148,7 @@ def line(asked: Asked) -> list[str]:
     """Return the line of a question."""
     images, rank, rng = asked.images, asked.rank, np.random.default_rng(94)
     exact = leading(asked.scaled, rank)
-    _, found = asked.answers(RUNS)
+    found = asked.answers(RUNS)
     plain = [each for each in found if each.uncertainty and "redescending" not in each.uncertainty.of]
     numbers = ["–"] * 6
     if plain:
@@ -193,23 +195,38 @@ def diffprivlib(asked: Sequence[Asked]) -> tuple[str, list[str]]:
 
 
 def haystacks() -> str:
-    """Return the table of vectors of which a part lies in a subspace, and the others have no direction."""
+    """Return the table of rows of which a part lies in a subspace, and the others have no direction."""
     lines = list[list[str]]()
     for n, dim, rank, inliers in ((10_000, 50, 3, 0.3), (2_000, 20, 2, 0.5), (20_000, 20, 2, 0.3)):
         truth, rows = haystack(np.random.default_rng(95), n, dim, rank, inliers)
-        asked = Asked("haystack", rows, (), rank, 1.0)
-        planned = robust_pca.plan(RobustPCASpec(rank), VectorsMetadata(n, dim), asked.target)
-        found, rng, scaled = list[Subspace](), np.random.default_rng(98), on_sphere(rows)
-        for run in range(RUNS):
-            gate = Gate(Records(rows, 1), planned.statistics, planned.releases, ScaledNoise(seed=[93, run]))
-            found.append(robust_pca.run(planned, gate))
-        kept = np.mean([each.uncertainty is not None and "redes" in each.uncertainty.of for each in found])
-        errors = [float(np.mean([squared_distance(truth, each.basis) for each in found]))]
-        theirs = [squared_distance(truth, asked.analyze_gauss(scaled, rng)) for _ in range(RUNS)]
-        errors += [float(np.mean(theirs)), squared_distance(truth, leading(scaled, rank))]
-        told = [f"{n:,}×{dim}", f"{inliers:.0%}", str(rank), *(f"{each:.1e}" for each in errors)]
-        lines.append([*told, f"{kept:.2f}"])
-    return table(("rows", "inliers", "rank", "ours", "Analyze Gauss", "PCA without noise", "robust"), lines)
+        far = float(np.abs(rows).max())
+        columns = tuple(Column(f"x{at}", "number", -far, far) for at in range(dim))
+        for bounds, epsilon in product((False, True), (1.0, 3.0)):
+            asked = Asked("haystack", rows, columns, rank, epsilon)
+            shape = asked.metadata if bounds else VectorsMetadata(n, dim)
+            found = asked.answers(RUNS, shape)
+            kept = np.mean(
+                [each.uncertainty is not None and "redes" in each.uncertainty.of for each in found]
+            )
+            errors = [float(np.mean([squared_distance(truth, each.basis) for each in found]))]
+            rng, scaled = np.random.default_rng(98), on_sphere(rows)
+            theirs = [asked.two_halves(rng) if bounds else asked.analyze_gauss(scaled, rng) for _ in found]
+            errors.append(float(np.mean([squared_distance(truth, each) for each in theirs])))
+            errors.append(squared_distance(truth, leading(scaled, rank)))
+            said = [f"{n:,}×{dim}", f"{inliers:.0%}", str(rank), f"±{far:.0f}" if bounds else "none"]
+            lines.append([*said, f"{epsilon:g}", *(f"{each:.1e}" for each in errors), f"{kept:.2f}"])
+    header = (
+        "rows",
+        "inliers",
+        "rank",
+        "bounds",
+        "ε",
+        "ours",
+        "Analyze Gauss",
+        "PCA without noise",
+        "robust",
+    )
+    return table(header, lines)
 
 
 def completions() -> str:
@@ -297,8 +314,9 @@ that noise leaves directions open or decides them.
 
 ### Haystacks
 
-Part of the rows lie in a subspace, and the others have no direction: vectors without bounds, ε = 1. Errors
-are about the true subspace, so that one far below Analyze Gauss shows that the robust loss is kept.
+Part of the rows lie in a subspace, and the others have no direction: vectors without bounds, which have no
+means to release, and tables whose bounds are the largest value of any column. Errors are about the true
+subspace, so that one far below Analyze Gauss shows that the robust loss is kept.
 
 {haystacks()}
 
