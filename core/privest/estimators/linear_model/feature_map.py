@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from privest.arrays import Array
 from privest.few_columns import standardised
 from privest.metadata import LabelledMetadata
+from privest.tables.recipe import Truths
 
 CONSTANT = 0.2
 """k of a classifier with an intercept: large enough to be learned, and short beside the features."""
@@ -50,6 +51,13 @@ class FeatureMap:
     def shifted(self, mean: Array, scale: Array) -> "FeatureMap":
         """This map with other means and scales, given in units of the present ones."""
         return replace(self, mean=self.mean + self.scale * mean, scale=self.scale * scale)
+
+    def with_some(self, chosen: Truths, other: "FeatureMap") -> "FeatureMap":
+        """Return this map with the mean and the scale of the chosen features from another one."""
+        mean, scale = (
+            np.where(chosen, *each) for each in ((other.mean, self.mean), (other.scale, self.scale))
+        )
+        return replace(self, mean=mean, scale=scale)
 
     @property
     def size(self) -> int:

@@ -1,7 +1,7 @@
 """A linear classifier as a solver leaves it, with what is known of its error."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import hypot, sqrt
 from typing import Annotated, NamedTuple
@@ -58,6 +58,7 @@ class Fit:
         of: what the error is about, in words.
         covers: whether the error covers more than the noise.
         has_prior: whether the error weighs a prior of the coefficients.
+        shrinkage: (size, size) of a column, by which what its weights are without noise is an error of them.
         hidden: whether some class is hidden by the noise.
         unseen: (features,) whether the noise hides how far a feature spreads, and so its coefficient.
         left: length of what steps left to go, in all weights together, beside the error.
@@ -74,6 +75,7 @@ class Fit:
     of: str
     covers: bool
     has_prior: bool = False
+    shrinkage: Callable[[int], Array] | None = None
     hidden: bool = False
     unseen: Truths | None = None
     left: float = 0.0
@@ -84,7 +86,7 @@ class Fit:
     @property
     def uncertainty(self) -> Uncertainty:
         """The uncertainty of all standardised coefficients together, intercepts left out."""
-        error = self._together(replace(self, unseen=None).stated)
+        error = self._together(self._widened)
         noise = self._together(self.noise)
         left = self.left * float(self.feature_map.units[0])
         moved = left + sqrt(max(error.radius**2 - noise.radius**2, 0.0)) if self.covers else None
@@ -102,33 +104,65 @@ class Fit:
 
     def stated(self, column: int) -> Array:
         """(size, size) covariance of a column that is stated, larger where the scale is unknown."""
-        found = self.error(column)
-        if self.has_prior and self.is_useless:
-            found = found * (_LARGE / SPREAD) ** 2
+        found = self._widened(column)
         if self.unseen is None:
             return found
         own = np.zeros(len(found))
         own[: len(self.unseen)] = _UNSEEN * self.unseen
+        if self.shrinkage is not None:
+            own *= np.clip(np.diag(self.shrinkage(column)), 0.0, 1.0)
         return found + np.diag((own / self.feature_map.units) ** 2)
+
+    def _widened(self, column: int) -> Array:
+        """Return a column's error, larger in directions of which hardly anything is known, or in all."""
+        found = self.error(column)
+        if not self.has_prior:
+            return found
+        if self.hidden or self._size_is_unknown:
+            return found * (_LARGE / SPREAD) ** 2
+        if self._unknown() <= _USELESS:
+            return found
+        own = self.feature_map.units[: len(self.feature_map.mean)]
+        values, vectors = np.linalg.eigh(self._features(found))
+        factors = np.where(values > _USELESS * SPREAD**2, _LARGE / SPREAD, 1.0)
+        root = np.eye(len(found))
+        root[: len(own), : len(own)] = (vectors * factors) @ vectors.T * own / own[:, None]
+        return root @ found @ root.T
 
     @cached_property
     def is_useless(self) -> bool:
-        """Whether hardly less is unknown than before anything was known, or nothing stands out from noise.
-
-        Of all coefficients, or of their size alone: along the answer, where features part the classes so well
-        that the noise hides how well.
-        """
+        """Whether hardly anything is known along most directions, or nothing stands out from the noise."""
         if self.hidden:
             return True
-        features = len(self.feature_map.mean)
-        found = self.weights[:, :features] * self.feature_map.units[:features]
         if not self.has_prior:
-            return float(np.linalg.norm(found)) < _STANDS_OUT * self._together(self.noise).radius
-        free = found.size * (1 - 1 / len(found)) if len(found) > 1 else found.size
+            return float(np.linalg.norm(self._coefficients)) < _STANDS_OUT * self._together(self.noise).radius
+        return self._size_is_unknown or self._unknown(1.0) > _USELESS
+
+    def _unknown(self, most: float = np.inf) -> float:
+        """Return the mean variance of coefficients over that of the prior, at most `most` in a direction."""
+        columns = len(self.weights)
+        values = [np.linalg.eigvalsh(self._features(self.error(each))) for each in range(columns)]
+        free = self._coefficients.size * (1 - 1 / columns if columns > 1 else 1.0)
+        return float(np.minimum(np.array(values) / SPREAD**2, most).sum()) / free
+
+    @cached_property
+    def _size_is_unknown(self) -> bool:
+        """Whether hardly anything is known along the answer, as where features part the classes well.
+
+        Features whose spread the noise hides are left out: their coefficients are unknown anyway.
+        """
+        found = self._coefficients
+        if self.unseen is not None:
+            found = np.where(self.unseen, 0.0, found)
         unknown = np.array([self._features(self.error(column)) for column in range(len(found))])
         along = float(np.einsum("ci,cij,cj->", found, unknown, found))
-        whole = float(np.einsum("cii->", unknown))
-        return max(whole / free, along / max(float(np.sum(found**2)), 1e-300)) > _USELESS * SPREAD**2
+        return along > _USELESS * SPREAD**2 * max(float(np.sum(found**2)), 1e-300)
+
+    @property
+    def _coefficients(self) -> Array:
+        """(columns, features) coefficients of standardised features."""
+        features = len(self.feature_map.mean)
+        return self.weights[:, :features] * self.feature_map.units[:features]
 
     def _features(self, covariance: Array) -> Array:
         """(features, features) of a column, for coefficients of standardised features, no intercept."""

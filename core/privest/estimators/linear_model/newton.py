@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
+from scipy.stats import truncnorm
 
 from privest.arrays import Array
 from privest.estimators.linear_model.feature_map import FeatureMap
@@ -50,7 +51,7 @@ _CLEAR_ODDS = 0.1
 _SEEN = 3.0
 """Share of a class over its noise from which on its rows are seen."""
 
-_PULL = 0.5
+_PULL = 0.4
 """Length of a gradient that rows beyond the bound lack, over the weight that they lost."""
 
 _FURTHEST = 1.5
@@ -202,7 +203,7 @@ class NewtonSolver:
         evidence, posterior = list[Evidence](), None
         for release in steps:
             evidence.append(self._evidence(at, feature_map, release, gate))
-            posterior = posterior_of(start, prior, evidence, self._bias(evidence[-1]))
+            posterior = posterior_of(start, prior, evidence, self._bias(evidence))
             way = (posterior.mean - at) / units
             moved = sqrt(float(np.sum((way @ moment.clean) * way)) / len(way))
             at = at + min(1.0, _FURTHEST / max(moved, 1e-300)) * (posterior.mean - at)
@@ -246,10 +247,17 @@ class NewtonSolver:
         seen, deviation = loss.parts(gate.mean(asked, "curved")), release.deviation
         return Evidence(at, units, seen, deviation, deviation / loss.curvature_weight)
 
-    def _bias(self, last: Evidence) -> float:
-        """Return how much of a gradient rows beyond the bound probably lack, by the weight they lost."""
-        noise = last.curved * self.loss.curvature_weight / self.loss.taken_weight
-        return _PULL * max(last.seen.taken, 0.0) + _PULL * noise
+    def _bias(self, evidence: Sequence[Evidence]) -> float:
+        """Return how much of a gradient rows beyond the bound probably lack, by the weight they lost.
+
+        Every step shows that weight. It is at least 0, and its mean given all of them is that of a normal law
+        cut off there.
+        """
+        noise = np.array([each.deviation for each in evidence]) / self.loss.taken_weight
+        variance = 1 / float(np.sum(noise**-2.0))
+        seen = float(np.sum([each.seen.taken for each in evidence] / noise**2)) * variance
+        deviation = sqrt(variance)
+        return _PULL * float(truncnorm.mean(-seen / deviation, np.inf, loc=seen, scale=deviation))
 
     def _fit(
         self,
@@ -274,6 +282,9 @@ class NewtonSolver:
         def of(covariance: Array) -> Callable[[int], Array]:
             return lambda column: _block(covariance, column, size) / np.outer(units, units)
 
+        def shrinkage(column: int) -> Array:
+            return _block(posterior.shrinkage, column, size) * units / units[:, None]
+
         return Fit(
             feature_map,
             posterior.mean / units,
@@ -283,6 +294,7 @@ class NewtonSolver:
             of=plain_fit(self.penalty),
             covers=True,
             has_prior=True,
+            shrinkage=shrinkage,
             hidden=bool(rare),
             warnings=(*rare, *together, *curvature),
         )

@@ -104,6 +104,7 @@ class Posterior:
             near its noise count for less, because a gradient divided by noise would seem to determine
             coefficients that it does not. The shrinkage by the prior, to first order, is added.
         noise: the part of the covariance that the noise of the gradients makes.
+        shrinkage: matrix by which a distance from the prior mean is an error of the posterior mean.
         prior: prior precision, with the scales of the last round.
         bent: Hessian of the mean loss, without the penalty.
         ridge: (size,) second derivatives of the penalty.
@@ -115,6 +116,7 @@ class Posterior:
     mean: Array
     covariance: Array
     noise: Array
+    shrinkage: Array
     prior: Array
     bent: Array
     ridge: Array
@@ -166,12 +168,20 @@ def posterior_of(start: Array, prior: Prior, evidence: Sequence[Evidence], bias:
         known = np.linalg.inv(before + float(trust.sum()) * (seen.T @ seen)).astype(np.float64)
         before = prior.precision(columns, prior.scales(mean.reshape(start.shape) - start, known))
     known = np.linalg.inv(before + float(trust.sum()) * (seen.T @ seen)).astype(np.float64)
-    held = known @ before @ (mean - start.ravel())
+    shrinkage = known @ before
+    held = shrinkage @ (mean - start.ravel())
     bent = pooled.hessian / units[:, None] / units
     noisy = noisy * (gain @ gain.T)
     errors = known + np.outer(held, held) + (float(trust.sum()) * bias) ** 2 * (gain @ gain.T)
     return Posterior(
-        mean.reshape(start.shape), errors, noisy, before, bent, prior.penalty, pooled.hides(columns)
+        mean.reshape(start.shape),
+        errors,
+        noisy,
+        shrinkage,
+        before,
+        bent,
+        prior.penalty,
+        pooled.hides(columns),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,13 @@ from privest.tables.recipe import Truths
 
 _OPEN_SHARE, _SPREAD_SHARE, _LENGTHS_SHARE = 0.2, 0.1, 0.05
 """Shares of ε or of μ² for histograms of columns without bounds, for the spread, and for the lengths."""
+
+_CLOSER, _MOST_SUMS = 3.0, 3
+"""Half width of the next sum of a feature, over the spread that noise hides, and most sums."""
+
+_CLEAR = 0.13
+"""Spread that noise hides, over half the width of the bounds, up to which there are several sums. With more
+noise there are many features for the records, and mostly-zero ones in small units make rows too long."""
 
 _SEEN = 0.75
 """Noise on mean and spread of a feature, over half the width of its bounds, below which they are learned."""
@@ -113,10 +121,17 @@ class PrivateScaling:
         counted = self.budget.release(LengthCounts(), "lengths", 1.0, share=_LENGTHS_SHARE)
         return counted if counted.deviation < _LOUD else None
 
-    @property
+    @cached_property
     def _spread(self) -> NoisySum:
+        """The sums of mean and spread: as many as leave the least spread hidden of a feature."""
         spread = FeatureSpread(self.shape.dim)
-        return self.budget.release(spread, "spread", spread.longest, share=_SPREAD_SHARE)
+        asked = [
+            self.budget.release(spread, "spread", spread.longest, share=_SPREAD_SHARE, count=count)
+            for count in range(1, _MOST_SUMS + 1)
+        ]
+        if spread.least(asked[0].deviation) > _CLEAR:
+            return asked[0]
+        return min(asked, key=lambda each: spread.least(each.deviation, each.count, _CLOSER))
 
     @property
     def is_worth_it(self) -> bool:
@@ -145,10 +160,7 @@ class PrivateScaling:
                 scale=columns.among_all(_WIDE * typical.scale, feature_map.scale),
             )
         if self.spread:
-            spread, deviation = FeatureSpread(self.shape.dim), looks[-1].deviation
-            mean = gate.mean(replace(feature_map, bound=1.0), "spread")
-            center, scale, hidden = spread.parts(mean, deviation)
-            feature_map = feature_map.shifted(center, scale)
+            feature_map, hidden = self._closer(gate, feature_map)
             if hidden.any():
                 warnings.append(_HIDDEN.format(names=listed(self._names(hidden))))
         if counted is None:
@@ -158,6 +170,22 @@ class PrivateScaling:
         seen = gate.mean(replace(feature_map, bound=longest), "lengths")
         bound, usual = self._lengths(seen, counted.deviation)
         return Scaled(replace(feature_map, bound=bound * longest), usual * longest, hidden, tuple(warnings))
+
+    def _closer(self, gate: Oracle, feature_map: FeatureMap) -> tuple[FeatureMap, Truths]:
+        """Return features in units of their spread, and whether the noise hides how far each spreads.
+
+        Where it hides that, the next sum clips at a few times the spread that it may hide.
+        """
+        spread, release = FeatureSpread(self.shape.dim), self._spread
+        found = asked = replace(feature_map, bound=1.0)
+        hidden = np.ones(self.shape.dim, dtype=np.bool_)
+        for _ in range(release.count):
+            center, scale, unseen = spread.parts(gate.mean(asked, "spread"), release.deviation)
+            found = found.with_some(hidden, asked.shifted(center, scale))
+            hidden = hidden & unseen
+            closer = replace(found, scale=np.minimum(_CLOSER * found.scale, asked.scale))
+            asked = asked.with_some(hidden, closer)
+        return replace(found, bound=feature_map.bound), hidden
 
     def _names(self, chosen: Truths) -> list[str]:
         """Return the names of features."""

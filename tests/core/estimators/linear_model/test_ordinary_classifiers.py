@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import binom
 
-from benchmarks.ordinary_classifiers import ERROR, HEADER, Question, fitted, line
+from benchmarks.ordinary_classifiers import ERROR, HEADER, Question, fitted, ideal_width, line
 from privest.estimators.linear_model.logistic_regression import (
     LOGISTIC_REGRESSION,
     LogisticRegression,
@@ -24,6 +24,9 @@ from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from testing.noise import ScaledNoise
 
 RUNS = 20
+
+TRUE = np.array([1.0, 0.0, 0.0, 0.0])
+"""Coefficients and intercept of rows whose label depends on the first of three columns."""
 
 ALARM = 1e-3
 """Probability with which fresh noise would fail a program whose intervals hold in .99 of runs, in each line;
@@ -138,6 +141,24 @@ def test_a_column_that_never_varies_leaves_the_others_right(kind, epsilon):
         held.append(np.abs(found.coefficients[others] - wanted[:2]) <= widths[others])
         assert any("unknown" in said or "hang together" in said for said in found.uncertainty.warnings)
     assert np.sum(held) >= binom.ppf(ALARM, np.size(held), 0.99)
+
+
+def test_intervals_are_hardly_wider_than_an_ideal_one_and_a_hidden_column_widens_its_own_alone():
+    """Three normal columns, then the last of them nearly constant within its bounds: 20,000 rows, ε = 1."""
+    rng, n = np.random.default_rng(66), 20_000
+    rows = rng.standard_normal((n, 3)).clip(-4, 4)
+    labels = (rng.random(n) < expit(rows[:, 0])).astype(float)
+    columns = [Column(f"x{at}", "number", -4.0, 4.0) for at in range(3)]
+    for hidden in (False, True):
+        if hidden:
+            rows[:, 2] *= 1e-3
+        ideal = ideal_width(
+            Question("three", rows, labels, tuple(columns)), TRUE, PrivacyTarget(1.0, n**-1.5)
+        )
+        widths = np.array([width for _, width in answers(rows, labels, columns, 1.0)]) / 1.96
+        ratios = np.median(widths[:, :2], axis=0) / ideal[:2]
+        assert (ratios < (1.8 if hidden else 1.4)).all(), ratios
+        assert (np.median(widths[:, 2]) > 1.0) == hidden
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])

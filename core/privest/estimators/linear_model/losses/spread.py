@@ -70,8 +70,19 @@ class FeatureSpread:
         first, second = np.split(mean, 2)
         center = np.clip(first / (1.0 + 3.0 * deviation**2), -1.0, 1.0)
         square = second / sqrt(_RATIO) - 2 * center * first + center**2
-        least = min(_FLOOR * deviation / sqrt(_RATIO), 1.0)
+        least = self.least(deviation) ** 2
         return center, np.sqrt(np.clip(square, least, 1.0)), square < least
+
+    def least(self, deviation: float, sums: int = 1, closer: float = 1.0) -> float:
+        """Return the least scale that noise does not hide, in units of the bounds.
+
+        Args:
+            deviation: of the noise on a coordinate.
+            sums: number of sums, each of features clipped closer than by the one before.
+            closer: half width of the next one, over the scale that noise hides.
+        """
+        own = min(sqrt(_FLOOR * deviation / sqrt(_RATIO)), 1.0)
+        return own * min(closer * own, 1.0) ** (sums - 1)
 
 
 @dataclass(frozen=True)
