@@ -49,7 +49,10 @@ def answered(spec, shape, own, seed, target=TARGET):
 
 @pytest.mark.parametrize("wide", [None, 1.0, 10.0])
 def test_coefficients_are_found_whatever_the_columns_units(wide):
-    """Noise has fixed seeds. Of ten other sets of runs none held fewer than 70 of 80, or was .24 off."""
+    """Noise has fixed seeds. Of ten other sets of runs none held fewer than 75 of 80.
+
+    None was .42 off, but for runs that say that a coefficient is unknown: at most 13 of 20, with the widest.
+    """
     held, shape = 0, table(N, wide)
     for seed in range(20):
         found = answered(LogisticSpec(), shape, rows(seed), seed)
@@ -57,8 +60,9 @@ def test_coefficients_are_found_whatever_the_columns_units(wide):
             found.noise.standard_errors[:-1] * UNITS, found.sampling.standard_errors[:-1] * UNITS
         )
         held += int((np.abs(off) < 1.96).sum())
-        assert (np.abs(found.coefficients * UNITS - TRUE) < 0.4).all()
-    assert held >= 66
+        unknown = any("unknown" in said for said in found.uncertainty.warnings)
+        assert unknown or (np.abs(found.coefficients * UNITS - TRUE) < 0.45).all()
+    assert held >= 70
 
 
 @pytest.mark.parametrize(

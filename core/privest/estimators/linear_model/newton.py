@@ -7,10 +7,10 @@ given all of them: see `posterior`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import exp, pi, sqrt
 
 import numpy as np
-from scipy.stats import truncnorm
+from scipy.special import log_ndtr
 
 from privest.arrays import Array
 from privest.estimators.linear_model.feature_map import FeatureMap
@@ -256,8 +256,9 @@ class NewtonSolver:
         noise = np.array([each.deviation for each in evidence]) / self.loss.taken_weight
         variance = 1 / float(np.sum(noise**-2.0))
         seen = float(np.sum([each.seen.taken for each in evidence] / noise**2)) * variance
-        deviation = sqrt(variance)
-        return _PULL * float(truncnorm.mean(-seen / deviation, np.inf, loc=seen, scale=deviation))
+        apart = seen / sqrt(variance)
+        hazard = exp(-(apart**2) / 2 - float(log_ndtr(apart))) / sqrt(2 * pi)
+        return _PULL * max(seen + sqrt(variance) * hazard, 0.0)
 
     def _fit(
         self,
