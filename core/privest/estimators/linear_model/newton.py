@@ -7,10 +7,10 @@ given all of them: see `posterior`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import exp, pi, sqrt
+from math import pi, sqrt
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import erfcx
 
 from privest.arrays import Array
 from privest.estimators.linear_model.feature_map import FeatureMap
@@ -256,8 +256,8 @@ class NewtonSolver:
         noise = np.array([each.deviation for each in evidence]) / self.loss.taken_weight
         variance = 1 / float(np.sum(noise**-2.0))
         seen = float(np.sum([each.seen.taken for each in evidence] / noise**2)) * variance
-        apart = seen / sqrt(variance)
-        hazard = exp(-(apart**2) / 2 - float(log_ndtr(apart))) / sqrt(2 * pi)
+        # φ(t)/Φ(t) of t = seen/√variance, by a function that holds for any t.
+        hazard = sqrt(2 / pi) / max(float(erfcx(-seen / sqrt(2 * variance))), 1e-300)
         return _PULL * max(seen + sqrt(variance) * hazard, 0.0)
 
     def _fit(
