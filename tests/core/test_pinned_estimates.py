@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from privest.estimators import federated_runs, federation
 from privest.estimators.frechet_mean import frechet_mean
@@ -158,11 +159,10 @@ def _joint() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """What decides how sums are rounded: numpy, and the kind of processor."""
-    found = np.show_config(mode="dicts")
-    return sha256(
-        json.dumps([platform.machine(), np.__version__, found], sort_keys=True).encode()
-    ).hexdigest()
+    """Digest of what decides how sums are rounded: numpy, the processor, and the code that BLAS chose."""
+    kernels = sorted(each["architecture"] for each in threadpool_info() if each["user_api"] == "blas")
+    found = [platform.machine(), np.__version__, np.show_config(mode="dicts"), kernels]
+    return sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
 @pytest.fixture(autouse=True)
