@@ -236,10 +236,11 @@ def main() -> None:
         version, theirs = diffprivlib(asked)
         missing = sum(float(each[at]) > ERROR for each in measured)
         short = [each for each in measured if float(each[at + 1]) < COVERAGE]
+        unknown, warned = (sum(float(each[end]) < 1 for each in short) for end in (-2, -1))
         told.append(
             f"### {title}\n\n{missing} of {len(measured)} ratios exceed {ERROR}; {len(short)} coverages are "
-            f"below {COVERAGE}, {sum(float(each[-1]) < 1 for each in short)} of them where some answers "
-            f"do not warn."
+            f"below {COVERAGE}. In {unknown} of these lines some answers do not say that coefficients are "
+            f"unknown, in {warned} some do not warn."
             f"\n\n{table(header, [[*m[:at], d, *m[at:]] for m, d in zip(measured, theirs, strict=True)])}"
         )
     body = f"""

@@ -13,6 +13,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import rankdata
 
@@ -92,16 +93,14 @@ class Question:
 def noise_ratios(asked: Question) -> tuple[float, float]:
     """Return our noise's deviation over that of Laplace noise with the same ε, and with the same charge."""
     (release,) = asked.plans[0].releases
-    mu = sqrt(release.cost.mu_squared)
-    low, high = 0.0, 50.0
-    for _ in range(60):  # the ε of Laplace noise with the charge of ours
-        middle = (low + high) / 2
-        laplace = PrivacyBudget(asked.n, True, max(middle, 1e-9)).release(
-            asked.plans[0].statistics[release.statistic], release.statistic, 1.0
-        )
-        low, high = (middle, high) if laplace.cost.mu_squared < mu * mu else (low, middle)
+    statistic = asked.plans[0].statistics[release.statistic]
+
+    def excess(epsilon: float) -> float:
+        laplace = PrivacyBudget(asked.n, True, epsilon).release(statistic, release.statistic, 1.0)
+        return laplace.cost.mu_squared - release.cost.mu_squared
+
     alone = sqrt(2) / asked.n
-    charged = asked.epsilon if asked.account == ACCOUNTS[0] else high
+    charged = asked.epsilon if asked.account == ACCOUNTS[0] else float(brentq(excess, 1e-6, 50.0))
     return release.deviation / (alone / asked.epsilon), release.deviation / (alone / charged)
 
 

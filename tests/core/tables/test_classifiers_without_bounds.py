@@ -51,17 +51,19 @@ def answered(spec, shape, own, seed, target=TARGET):
 def test_coefficients_are_found_whatever_the_columns_units(wide):
     """Noise has fixed seeds. Of ten other sets of runs none held fewer than 75 of 80.
 
-    None was .42 off, but for runs that say that a coefficient is unknown: at most 13 of 20, with the widest.
+    Only answers of which no coefficient is to be read are further off than .4: few, in the widest bounds.
     """
-    held, shape = 0, table(N, wide)
+    held, useless, shape = 0, 0, table(N, wide)
     for seed in range(20):
         found = answered(LogisticSpec(), shape, rows(seed), seed)
         off = (found.coefficients * UNITS - TRUE) / np.hypot(
             found.noise.standard_errors[:-1] * UNITS, found.sampling.standard_errors[:-1] * UNITS
         )
         held += int((np.abs(off) < 1.96).sum())
-        unknown = any("unknown" in said for said in found.uncertainty.warnings)
-        assert unknown or (np.abs(found.coefficients * UNITS - TRUE) < 0.45).all()
+        unread = any("read none of them" in said for said in found.uncertainty.warnings)
+        assert unread or (np.abs(found.coefficients * UNITS - TRUE) < 0.4).all()
+        useless += unread
+    assert useless <= (3 if wide == 10.0 else 0)
     assert held >= 70
 
 

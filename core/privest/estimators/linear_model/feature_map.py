@@ -54,10 +54,8 @@ class FeatureMap:
 
     def with_some(self, chosen: Truths, other: "FeatureMap") -> "FeatureMap":
         """Return this map with the mean and the scale of the chosen features from another one."""
-        mean, scale = (
-            np.where(chosen, *each) for each in ((other.mean, self.mean), (other.scale, self.scale))
-        )
-        return replace(self, mean=mean, scale=scale)
+        mean = np.where(chosen, other.mean, self.mean)
+        return replace(self, mean=mean, scale=np.where(chosen, other.scale, self.scale))
 
     @property
     def size(self) -> int:

@@ -58,7 +58,8 @@ class Fit:
         of: what the error is about, in words.
         covers: whether the error covers more than the noise.
         has_prior: whether the error weighs a prior of the coefficients.
-        shrinkage: (size, size) of a column, by which what its weights are without noise is an error of them.
+        shrinkage: (size, size) matrix of a column: what a distance of its weights without noise from the mean
+            of the prior adds to their error. None stands for all of the distance.
         hidden: whether some class is hidden by the noise.
         unseen: (features,) whether the noise hides how far a feature spreads, and so its coefficient.
         left: length of what steps left to go, in all weights together, beside the error.
@@ -114,7 +115,10 @@ class Fit:
         return found + np.diag((own / self.feature_map.units) ** 2)
 
     def _widened(self, column: int) -> Array:
-        """Return a column's error, larger in directions of which hardly anything is known, or in all."""
+        """Return a column's error, larger in the directions about which hardly anything is known.
+
+        It is larger in all of them if a class is hidden or the size of the coefficients is unknown.
+        """
         found = self.error(column)
         if not self.has_prior:
             return found
@@ -131,7 +135,7 @@ class Fit:
 
     @cached_property
     def is_useless(self) -> bool:
-        """Whether hardly anything is known along most directions, or nothing stands out from the noise."""
+        """Return whether most directions are all but unknown, or nothing stands out from the noise."""
         if self.hidden:
             return True
         if not self.has_prior:
@@ -141,13 +145,18 @@ class Fit:
     def _unknown(self, most: float = np.inf) -> float:
         """Return the mean variance of coefficients over that of the prior, at most `most` in a direction."""
         columns = len(self.weights)
-        values = [np.linalg.eigvalsh(self._features(self.error(each))) for each in range(columns)]
         free = self._coefficients.size * (1 - 1 / columns if columns > 1 else 1.0)
-        return float(np.minimum(np.array(values) / SPREAD**2, most).sum()) / free
+        return float(np.minimum(self._variances, most).sum()) / free
+
+    @cached_property
+    def _variances(self) -> Array:
+        """(columns, features) variances in the principal directions of the errors, over that of the prior."""
+        errors = [self._features(self.error(column)) for column in range(len(self.weights))]
+        return np.linalg.eigvalsh(np.array(errors)).astype(np.float64) / SPREAD**2
 
     @cached_property
     def _size_is_unknown(self) -> bool:
-        """Whether hardly anything is known along the answer, as where features part the classes well.
+        """Return whether hardly anything is known along the answer, as where features separate the classes.
 
         Features whose spread the noise hides are left out: their coefficients are unknown anyway.
         """

@@ -132,10 +132,10 @@ class Posterior:
 def posterior_of(start: Array, prior: Prior, evidence: Sequence[Evidence], bias: float = 0.0) -> Posterior:
     """Return the posterior, given evidence about one loss, all of it in the same units.
 
-    At a point a the gradient is g = (H − E)(b − a) + ν, where b is the minimiser, H the pooled Hessian of all
-    releases, E the error of H and ν the noise on g. E(b − a) counts as noise in each coordinate. Its two
-    parts are the noise on H, times |b − a|, and the change of the Hessian on the way, in proportion to
-    twice the loss that H predicts there. Both depend on b, and so do the scales of coefficients: a few
+    At a point a the gradient is g = (H − E)(b − a) + ν. Here b is the minimiser and H the pooled Hessian of
+    all releases. E is the error of H, and ν the noise on g. E(b − a) counts as noise in each coordinate.
+    Its two parts are the noise on H, times |b − a|, and the change of the Hessian on the way, in proportion
+    to twice the loss that H predicts there. Both depend on b, and so do the scales of coefficients: a few
     rounds of a fixed point settle them.
 
     Args:

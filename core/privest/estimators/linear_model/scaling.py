@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -121,9 +120,9 @@ class PrivateScaling:
         counted = self.budget.release(LengthCounts(), "lengths", 1.0, share=_LENGTHS_SHARE)
         return counted if counted.deviation < _LOUD else None
 
-    @cached_property
+    @property
     def _spread(self) -> NoisySum:
-        """The sums of mean and spread: as many as leave the least spread hidden of a feature."""
+        """The release of mean and spread: one to three sums, whichever number hides the least spread."""
         spread = FeatureSpread(self.shape.dim)
         asked = [
             self.budget.release(spread, "spread", spread.longest, share=_SPREAD_SHARE, count=count)
@@ -160,7 +159,7 @@ class PrivateScaling:
                 scale=columns.among_all(_WIDE * typical.scale, feature_map.scale),
             )
         if self.spread:
-            feature_map, hidden = self._closer(gate, feature_map)
+            feature_map, hidden = self._standardised(gate, looks[-1], feature_map)
             if hidden.any():
                 warnings.append(_HIDDEN.format(names=listed(self._names(hidden))))
         if counted is None:
@@ -171,12 +170,15 @@ class PrivateScaling:
         bound, usual = self._lengths(seen, counted.deviation)
         return Scaled(replace(feature_map, bound=bound * longest), usual * longest, hidden, tuple(warnings))
 
-    def _closer(self, gate: Oracle, feature_map: FeatureMap) -> tuple[FeatureMap, Truths]:
+    def _standardised(
+        self, gate: Oracle, release: Release, feature_map: FeatureMap
+    ) -> tuple[FeatureMap, Truths]:
         """Return features in units of their spread, and whether the noise hides how far each spreads.
 
-        Where it hides that, the next sum clips at a few times the spread that it may hide.
+        Each sum clips the features whose spread the noise has hidden so far. It clips them at a few times the
+        largest spread that the noise may have hidden, so that the same noise hides less of them.
         """
-        spread, release = FeatureSpread(self.shape.dim), self._spread
+        spread = FeatureSpread(self.shape.dim)
         found = asked = replace(feature_map, bound=1.0)
         hidden = np.ones(self.shape.dim, dtype=np.bool_)
         for _ in range(release.count):

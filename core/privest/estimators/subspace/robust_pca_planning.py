@@ -85,8 +85,8 @@ _DECISIONS = {"tilt": 0.05, "objective": 0.01, "distances": 0.009}
 """Noise that suffices on the numbers by which an adaptive run decides."""
 
 _BESIDE = 1 / 11
-"""Most of what is left for all decisions together: the moment's noise has at most 1.1 times the variance that
-it would have without them."""
+"""Largest share of the rest of the budget for all decisions together: the moment's noise then has at most 1.1
+times the variance that it would have without decisions."""
 
 _ADAPTIVE_START_SHARE = 0.35
 """Share for the start of an adaptive run, which sees the moment again or descends far."""
