@@ -1,8 +1,8 @@
 # The commands of the project; each installs what it needs first.
 # uv comes by pip where it is missing, into a folder of its own beside the environment.
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-sites serve chromium prometheus test quick check types facts bench prove openapi docs \
-        image
+.PHONY: help install demo demo-sites serve chromium prometheus test test-all test-rest quick check types facts \
+        bench prove openapi docs image
 
 export OMP_NUM_THREADS ?= 1
 # Else every process that tests start would compile all that it imports: some containers set this.
@@ -15,7 +15,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 INSTALLED := $(VENV)/.installed
-PYTEST := $(BIN)/pytest -n $(shell nproc 2>/dev/null || echo 2) --dist worksteal
+# One process more than there are processors: a test that waits for a service leaves its own idle.
+PYTEST := $(BIN)/pytest -n $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 ))) --dist loadscope --no-loadscope-reorder
+USUAL := not (prove or costly)
 LAWS := $(addprefix tests/core/,manifolds/test_laws.py privacy/test_gate.py privacy/test_cost.py test_pinned_estimates.py)
 
 help: ## what can be made
@@ -60,18 +62,22 @@ prometheus: install
 	    && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb; } > /dev/null 2>&1 \
 	  || echo "no Prometheus: the tests that run it are skipped (apt-get install prometheus)"
 
-test: install chromium prometheus ## all tests, and the slowest of them
-	$(PYTEST) --durations=25
+test: install chromium prometheus ## every law, route and page, and one of each kind that takes long
+	$(PYTEST) --ignore tests/lint -m "$(USUAL)" --durations=10
+
+test-all: check test test-rest ## everything but the long proofs: what a change of many parts needs
+
+test-rest: install chromium prometheus ## what `make test` leaves out of that, or what MINUTES=… allow of it
+	$(PYTEST) --ignore tests/lint -m "costly and not prove" --durations=10 $(if $(MINUTES),--minutes $(MINUTES))
 
 quick: install ## laws of the core, and the tests of what changed since BASE (main)
-	@changed=$$($(BIN)/python scripts/changed-tests $(BASE)) && $(PYTEST) --durations=5 $(LAWS) $$changed
+	@changed=$$($(BIN)/python scripts/changed-tests $(BASE)) && $(PYTEST) -m "$(USUAL)" --durations=5 $(LAWS) $$changed
 
-check: install ## lint, types, imports, interface, licences, Dockerfile, commits
+check: install ## lint, types, imports, interface, licences, Dockerfile, commits, how code is written
 	@$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) types facts
 
-# What is shipped. tests/test_types.py looks at the rest, as both together take longer than one waits for a commit.
 types:
-	$(BIN)/pyright core service client
+	$(BIN)/pyright
 
 facts:
 	$(BIN)/ruff check --no-cache .
@@ -85,6 +91,7 @@ facts:
 	$(BIN)/python scripts/check-licences
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python scripts/check-commits
+	$(BIN)/pytest tests/lint
 	@$(BIN)/python -m benchmarks.freshness
 
 openapi: install ## write openapi.yaml anew, and what the client has of it

@@ -2,10 +2,12 @@
 
 import io
 import itertools
+import math
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import (
     AbstractContextManager,
@@ -36,8 +38,9 @@ from privest.arrays import Array, lengths
 from privest.estimators import column_ranges, federation
 from privest.estimators.column_ranges import ColumnCounts
 from privest.estimators.column_scales import Standardised
-from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean import frechet_mean, intervals
 from privest.estimators.frechet_mean import losses as mean_losses
+from privest.estimators.frechet_mean.column_means import ColumnSum
 from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.estimators.linear_model import spider_schedule
@@ -82,7 +85,11 @@ from privest_service.database import views
 from privest_service.estimates import worker
 from privest_service.estimates.cluster import attempt
 from privest_service.estimates.runners.dask import DaskRunners, RunLostError
-from privest_service.ledger import chain
+from privest_service.exports.keys import Trusted
+from privest_service.leavers import service as leavers
+from privest_service.ledger import chain, entries, units
+from privest_service.notices import sending
+from privest_service.security import tokens
 from privest_service.sites import hub, link
 from privest_service.workers.turns import Turns
 
@@ -92,6 +99,9 @@ _WITHOUT = [
     f"-pno:{plugin}" for plugin in ("faulthandler", "unraisableexception", "threadexception", "warnings")
 ]
 """Options of pytest that leave out work which is done elsewhere."""
+
+_USUAL = "not (prove or costly)"
+"""What `make test` runs: a fault that only longer tests see is one that a change could bring in unseen."""
 
 _LINES = {
     line.name: line
@@ -128,12 +138,14 @@ class Mutant:
     def _run(self, long: bool) -> Finding:  # noqa: ARG002 - a fault is seen or not
         line = _LINES.get(self.killer)
         without = line.in_short.holds if line else _passes_without(self.killer)
+        begun = time.perf_counter()
         with self.plant():
             planted = _passes(self.killer)
+        took = time.perf_counter() - begun
         return Finding(
             holds=without and not planted,
             claimed=f"seen by `{self.killer}`",
-            found="which fails with it" if not planted else "which does NOT see it",
+            found=f"which fails with it in {took:.1f} s" if not planted else "which does NOT see it",
             power="and passes without" if without else "and fails WITHOUT it",
         )
 
@@ -150,9 +162,10 @@ def _passes(killer: str) -> bool:
         except Exception:
             return False
     with redirect_stdout(io.StringIO()) as said, redirect_stderr(said):
-        code = pytest.main(["-qq", "-s", f"--rootdir={_ROOT}", *_WITHOUT, f"{_ROOT}/{killer}"])
+        chosen = ["-m", _USUAL, f"{_ROOT}/{killer}"]
+        code = pytest.main(["-qq", "-s", f"--rootdir={_ROOT}", *_WITHOUT, *chosen])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        raise ValueError(f"no such test: {killer}: {said.getvalue()}")
+        raise ValueError(f"no such test in `make test`: {killer}: {said.getvalue()}")
     return code == pytest.ExitCode.OK
 
 
@@ -1003,21 +1016,22 @@ def _of_books() -> Iterator[Mutant]:
     yield Mutant(
         "joined-by-rows",
         "accounts joined by the rows' digest again, not by what the owner declared",
-        "equal-rows",
+        "tests/service/ledger/test_caps.py::test_only_a_declaration_joins_datasets",
         _put(served, "everywhere", (JOINED,)),
         quick=False,
     )
     yield Mutant(
         "entries-named",
         "an analyst's receipt that names the entries of the ledger",
-        "others-movements",
+        "tests/service/ledger/test_receipts.py::"
+        "test_an_analyst_s_receipt_commits_to_the_entries_and_tells_nothing_of_them",
         _put(served, "everywhere", (NAMED,)),
         quick=False,
     )
     yield Mutant(
         "caps-in-turn",
         "an analyst's own caps looked at after the owner's budget",
-        "refusals",
+        "tests/service/ledger/test_caps.py::test_a_question_on_several_datasets_tells_of_own_caps_alone",
         _put(served, "everywhere", (IN_TURN,)),
         quick=False,
     )
@@ -1138,6 +1152,143 @@ def _of_costs() -> Iterator[Mutant]:
         "μ rounded up, that (ε, δ) buys",
         "tests/core/privacy/test_calibration.py::test_mu_is_never_above_the_optimum_and_near_it[1.0]",
         _put(calibration, "_MARGIN", -calibration._MARGIN),
+    )
+
+
+# Rounding, levels, and who may do what
+
+
+def _without_claim(name: str) -> Plant:
+    """Tokens whose claim of this name nobody looks at."""
+    whole = tokens.jwt.JWTClaimsRegistry
+
+    def fewer(**wanted: Any) -> Any:
+        return whole(**{key: value for key, value in wanted.items() if key != name})
+
+    return _put(tokens.jwt, "JWTClaimsRegistry", fewer)
+
+
+def _at_level_90() -> Plant:
+    """Radii of several numbers that hold in nine of ten runs."""
+    quantile = intervals.chdtri
+    return _put(intervals, "chdtri", lambda freedom, tail: quantile(freedom, 2 * tail))
+
+
+def _of_rounding() -> Iterator[Mutant]:
+    ledger_tests, units_tests = (
+        "tests/service/ledger/test_ledger.py::",
+        "tests/service/ledger/test_units.py::",
+    )
+    yield Mutant(
+        "charge-down",
+        "ε and δ of a charge rounded down",
+        f"{ledger_tests}test_costs_are_rounded_up_by_less_than_a_unit",
+        _put(units, "_up", units._down),
+    )
+    yield Mutant(
+        "cost-to-nearest",
+        "μ² and slack of a charge rounded to the nearest unit",
+        f"{ledger_tests}test_costs_are_rounded_up_by_less_than_a_unit",
+        _put(units, "ceil", round),
+    )
+    yield Mutant(
+        "limit-up",
+        "limits rounded up",
+        f"{ledger_tests}test_limits_are_rounded_down_by_less_than_a_unit",
+        _put(units, "_down", units._up),
+    )
+    yield Mutant(
+        "limit-above",
+        "one unit more of μ² than a budget guarantees",
+        f"{ledger_tests}test_gdp_limits_are_the_largest_safe_ones",
+        _put(units, "floor", lambda value: math.floor(value) + 1),
+    )
+    yield Mutant(
+        "runs-with-more",
+        "a query that runs with an ε that is rounded up",
+        f"{units_tests}test_a_query_is_charged_exactly_what_it_runs_with_and_never_more_than_was_asked",
+        _put(units, "ROUND_FLOOR", units.ROUND_CEILING),
+    )
+    yield Mutant(
+        "cap-given-back",
+        "a sum that came to the cap is lowered by a void",
+        f"{ledger_tests}test_a_sum_that_is_not_known_any_more_stays_what_it_is_at_least",
+        _put(entries, "moved", lambda spent, amount: min(spent + amount, units.INFORMATIVE_CAP)),
+    )
+    yield Mutant(
+        "radius-level",
+        "a radius of level .9 for one of .95",
+        "tests/core/estimators/frechet_mean/test_intervals.py::"
+        "test_the_radius_of_several_numbers_has_the_level_that_it_states[gaussian-2]",
+        _at_level_90(),
+    )
+    yield Mutant(
+        "half-diameter-columns",
+        "half the diameter, of sums of a table's columns",
+        "diameter-column-sum",
+        _half_as_wide(ColumnSum),
+    )
+
+
+def _of_rights() -> Iterator[Mutant]:
+    platform_tests = "tests/service/security/test_tokens.py::"
+    yield Mutant(
+        "audience-unchecked",
+        "tokens that were issued for another service",
+        f"{platform_tests}test_a_token_that_is_for_somebody_else_or_over_is_not_good[audience]",
+        _without_claim("aud"),
+    )
+    yield Mutant(
+        "issuer-unchecked",
+        "tokens of any issuer",
+        f"{platform_tests}test_a_token_that_is_for_somebody_else_or_over_is_not_good[issuer]",
+        _without_claim("iss"),
+    )
+    yield Mutant(
+        "any-type",
+        "tokens of any type, as a notice of a logout",
+        f"{platform_tests}test_a_token_is_of_a_type_that_opens_something",
+        _put(tokens, "_is_access", lambda _: True),
+    )
+    yield Mutant(
+        "short-keys",
+        "RSA keys of 512 bits",
+        f"{platform_tests}test_an_rsa_key_that_is_too_short_is_not_used",
+        _put(tokens, "_SHORTEST_RSA", 512),
+    )
+    yield Mutant(
+        "private-addresses",
+        "webhooks sent to addresses of the service's own network",
+        "tests/service/notices/test_notices.py::"
+        "test_webhooks_reach_public_addresses_and_what_is_allowed[https-fd00::1-False]",
+        _put(sending, "_is_public", lambda _: True),
+    )
+    for field, forgery in (("job", "job_id"), ("at", "at")):
+        yield Mutant(
+            f"{field}-unhashed",
+            f"a hash of an entry that does not cover its `{field}`",
+            f"tests/service/ledger/test_ledger.py::test_the_verifier_sees[sqlite-{forgery}]",
+            _unhashed(field),
+        )
+    yield Mutant(
+        "heads-unsigned",
+        "heads that anybody signed",
+        "tests/service/exports/test_witnesses.py::test_forged_heads_are_no_heads[sqlite]",
+        _put(Trusted, "signed", lambda *_: True),
+    )
+    leavers_tests = "tests/service/leavers/test_leavers.py::"
+    told = "test_a_leaver_loses_keys_and_grants_and_all_is_told[sqlite]"
+    yield Mutant(
+        "act-unrecorded",
+        "keys of a leaver revoked and nothing recorded",
+        f"{leavers_tests}{told}",
+        _put(leavers.acts, "record", lambda *_, **__: None),
+    )
+    yield Mutant(
+        "leavers-grants",
+        "a leaver who keeps its grants",
+        f"{leavers_tests}{told}",
+        _put(leavers, "_grants", lambda *_: []),
     )
 
 
@@ -1292,6 +1443,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *_of_books(),
     *_of_interface(),
     *_of_costs(),
+    *_of_rounding(),
+    *_of_rights(),
     *_of_planning(),
     *_of_sites(),
 )

@@ -1,4 +1,4 @@
-"""Grids of parameters: what a usual run makes of them, so that values meet. `make prove` runs all of each."""
+"""Which of a test's parameters a usual run makes: of grids what lets values meet, of costly lists a few."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -38,6 +38,24 @@ def thin(items: Iterable[pytest.Item]) -> None:
     for tests in grids.values():
         ways = 1 if tests[0].get_closest_marker("sparse") else 2
         _keep(tests, meeting([_place(test) for test in tests], ways))
+
+
+def keep_few(items: Iterable[pytest.Item]) -> None:
+    """Mark as costly, of each test with the mark `few`, all but so many of its parameters, evenly spread.
+
+    Args:
+        items: the tests that were found, thinned already.
+    """
+    lists = defaultdict[str, list[pytest.Item]](list)
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("prove"):
+            lists[item.nodeid.partition("[")[0]].append(item)
+    for tests in lists.values():
+        few = next(tests[0].iter_markers("few")).args[0]
+        kept = {at * len(tests) // few for at in range(few)}
+        for at, test in enumerate(tests):
+            if at not in kept:
+                test.add_marker("costly")
 
 
 def _is_for_either(test: pytest.Function) -> bool:

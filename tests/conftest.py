@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -32,6 +33,7 @@ settings.register_profile("quiet", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("quiet")
 
 BACKENDS = ("sqlite", "postgresql")
+_BEGUN = time.monotonic()
 _NOTE = "postgres.json"
 _TEMPLATE = "privest_template"
 _SETTINGS = """
@@ -66,13 +68,49 @@ def _start(shared: Path) -> dict[str, str]:
     return note
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--minutes`, by which `.ci/run` makes as much of `make test-rest` as its time allows."""
+    parser.addoption("--minutes", type=float, help="skip what has not begun after so many minutes")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what begins too late for `--minutes`."""
+    minutes = item.config.getoption("--minutes")
+    if minutes is not None and time.monotonic() > _BEGUN + 60 * minutes:
+        pytest.skip("no time is left")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave most of large grids to `make prove`, and begin with what takes long alone."""
-    from testing.grids import thin
+    """Leave most of large grids to `make prove`, some costly ones to `make test-all`; begin with the long."""
+    from testing.grids import keep_few, thin
 
     thin(items)
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    keep_few(items)
+    items.sort(key=lambda item: (item.get_closest_marker("long") is None, _together(item.nodeid) != _PAGES))
+
+
+_PAGES = "tests/service/dashboard"
+
+
+def _together(nodeid: str) -> str:
+    """The tests that one process runs: those of a module, which share fixtures, and those of all pages.
+
+    Pages share a service with a past, which takes as long to make as many of their tests.
+    """
+    return _PAGES if nodeid.startswith(_PAGES) else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal out whole modules, and not single tests, to the processes of `make test`."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByModule(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _together(nodeid)
+
+    return ByModule(config, log)
 
 
 def pytest_collection_finish() -> None:

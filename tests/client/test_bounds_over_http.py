@@ -110,7 +110,7 @@ def test_bounds_are_the_units_of_columns_and_an_answer_warns_where_they_are_far_
     assert found.job.estimate.degrees_95 == pytest.approx(np.degrees(found.radius_95))
     assert f"{found.radius_95:.4g} rad ({found.job.estimate.degrees_95:.3g}°)" in repr(found)
     assert ("entries held out" in repr(found)) == (verb == "matrix-completion")
-    answers = [found] + [client.estimate(verb, data, **asked) for _ in range(2)]
+    answers = [found] + [client.estimate(verb, data, **asked, reuse=False) for _ in range(2)]
     warned = [words for answer in answers for words in answer.job.uncertainty.warnings]
     assert any("closer low and high" in words for words in warned)
 

@@ -206,6 +206,7 @@ FRAMES = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", FRAMES)
 def test_a_header_is_never_a_record(client: Client, name: str) -> None:
     made = client.datasets.upload(FRAMES[name], PAIRS)
@@ -429,6 +430,7 @@ def test_a_choice_that_is_none_is_named_by_its_field(client: Client) -> None:
         assert "DatasetRef" not in str(told.value)
 
 
+@pytest.mark.costly
 def test_a_job_that_takes_long_is_waited_for_again(client: Client) -> None:
     rows, schema = slow_rows()
     dataset = client.datasets.upload(rows, schema)

@@ -118,6 +118,7 @@ def canonical(owner: Caller) -> str:
     return made.json()["fingerprint"]
 
 
+@pytest.mark.few(7)
 @pytest.mark.filterwarnings("ignore:you have these rows already")
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_holds_the_same_rows_by_both_ways(

@@ -33,6 +33,7 @@ WRONG = {
 """Faults that a checker of types must find in the sample."""
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "checker",
     [

@@ -88,6 +88,7 @@ def test_helm_finds_nothing_to_say(documents: dict[str, Any]) -> None:
     ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("documents", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("version", [OLDEST, "latest"])
 def test_kubernetes_takes_what_is_rendered(documents: dict[str, Any], version: str) -> None:

@@ -164,6 +164,7 @@ def test_every_alert_has_a_case_in_which_it_speaks_and_one_in_which_it_does_not(
         assert f"| `{name}` |" in (ROOT / "docs/observability.md").read_text(), name
 
 
+@pytest.mark.costly
 def test_prometheus_reads_a_service_and_every_panel_shows_something(
     server: Server, told: dict[str, set[str]], tmp_path: Path
 ) -> None:

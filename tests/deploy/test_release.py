@@ -99,6 +99,7 @@ def components(document: Path) -> dict[str, dict[str, Any]]:
 # What is in it
 
 
+@pytest.mark.costly
 def test_the_sums_are_of_all_files_and_signed_and_a_changed_byte_is_found(
     release: Path, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def test_the_sums_are_of_all_files_and_signed_and_a_changed_byte_is_found(
     assert verify(copy) != 0
 
 
+@pytest.mark.costly
 def test_every_wheel_is_pinned_by_its_digest_and_one_of_the_locks(release: Path) -> None:
     house = release / "wheelhouse"
     pinned = dict(
@@ -142,6 +144,7 @@ def test_every_wheel_is_pinned_by_its_digest_and_one_of_the_locks(release: Path)
     assert "`autodp` is published as sources alone" in PAGE
 
 
+@pytest.mark.costly
 def test_the_wheel_holds_every_file_of_the_sources(release: Path) -> None:
     """Templates, migrations and all else that it runs from, as no module that is missing would be told of."""
     (wheel,) = (release / "wheelhouse").glob("privest-*.whl")
@@ -161,6 +164,7 @@ def test_the_wheel_holds_every_file_of_the_sources(release: Path) -> None:
     assert there - compiled == wanted
 
 
+@pytest.mark.costly
 def test_other_bytes_the_second_time_end_it(tmp_path: Path) -> None:
     """A build that notes the moment of it, as a fault planted in a copy of the project."""
     copy = tmp_path / "copy"
@@ -185,6 +189,7 @@ def test_other_bytes_the_second_time_end_it(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.costly
 def test_the_chart_is_packed_as_helm_takes_it(release: Path) -> None:
     (chart,) = release.glob("privest-chart-*.tgz")
     command = [helm(), "template", "privest", chart, "--set", f"image.digest={DIGEST}"]
@@ -203,6 +208,7 @@ def test_the_chart_is_packed_as_helm_takes_it(release: Path) -> None:
 # What is inside
 
 
+@pytest.mark.costly
 def test_the_wheels_bill_names_all_that_is_installed_with_digests_licences_and_who_needs_whom(
     release: Path,
 ) -> None:
@@ -229,6 +235,7 @@ def test_the_wheels_bill_names_all_that_is_installed_with_digests_licences_and_w
     assert needs[told["numpy"]["purl"]] == []
 
 
+@pytest.mark.costly
 def test_the_images_bill_names_pythons_packages_and_debians(release: Path) -> None:
     told = components(release / "privest-image.cdx.json")
     assert set(told) == {"numpy", "pebble", "libc6", "python"}  # which writes itself Pebble

@@ -60,6 +60,7 @@ class Balancer:
         replica.leaves = False
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.prove)])
 def test_a_rolling_restart_loses_no_answer_and_doubles_no_charge(
     start_server: Callable[..., Server], rounds: int

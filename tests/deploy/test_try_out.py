@@ -194,6 +194,7 @@ def provided(provider: Provider) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.costly
 def test_a_person_of_the_realm_is_an_analyst_of_the_service(
     prepared: Path, start_server: Callable[..., Server], tmp_path: Path
 ) -> None:

@@ -215,10 +215,12 @@ def require_each_charged_once(owner: Caller, ended: dict[str, str]) -> None:
     assert owner.budget()["queries"] == sum(not entries["void"] for entries in found.values())
 
 
+@pytest.mark.costly
 def test_releases_and_their_tables_are_known(release: Release) -> None:
     assert RELEASES[release.version] == release.tables
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["postgresql", pytest.param("sqlite", marks=pytest.mark.prove)])
 def test_an_upgrade_and_the_way_back_under_load(
     deployment: Deployment, release: Release, former: Path

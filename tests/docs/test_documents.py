@@ -11,11 +11,9 @@ from math import ceil, erfc, sqrt
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from nbclient import NotebookClient
 
 from privest.privacy.calibration import mu_for
 from privest_client import Client
@@ -269,6 +267,7 @@ def test_the_pandas_user(server: Server) -> None:
     assert "limit" in said
 
 
+@pytest.mark.costly
 def test_the_platform(start_server: Callable[..., Server], tmp_path: Path) -> None:
     (_, _, setting_up, showing) = blocks("docs/examples.md", "sh")
     making, serving = setting_up.splitlines()
@@ -307,7 +306,7 @@ def test_the_platform(start_server: Callable[..., Server], tmp_path: Path) -> No
     assert 0.3 < float(shown[1][1]) / float(seen[1][1]) < 3
 
 
-def pictures(notebook: nbformat.NotebookNode) -> list[list[str]]:
+def pictures(notebook: Any) -> list[list[str]]:
     """The kinds of output that each cell has."""
     return [
         [kind for output in cell.outputs for kind in sorted(output.get("data", {output.output_type: ""}))]
@@ -316,12 +315,23 @@ def pictures(notebook: nbformat.NotebookNode) -> list[list[str]]:
     ]
 
 
+def executed(stored: Any, **given: Any) -> Any:
+    """A notebook with the outputs that its cells have when they are run again."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    return NotebookClient(nbformat.from_dict(stored), timeout=round(HANG_GUARD), **given).execute()
+
+
+@pytest.mark.costly
 def test_the_notebook(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    import nbformat
+
     stored = nbformat.read(ROOT / "examples/notebook.ipynb", as_version=4)
     owner = server.owner(3.0)
     monkeypatch.setenv("PRIVEST_URL", server.url)
     monkeypatch.setenv("PRIVEST_KEY", owner.key)
-    run = NotebookClient(nbformat.from_dict(stored), timeout=round(HANG_GUARD)).execute()
+    run = executed(stored)
     assert pictures(run) == pictures(stored)
     assert sum("image/png" in kinds for kinds in pictures(run)) == 4
     assert owner.budget()["queries"] == 5
@@ -329,6 +339,8 @@ def test_the_notebook(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_notebook_of_a_table(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """From a frame to means, directions, a classifier and predictions, with no schema written by hand."""
+    import nbformat
+
     stored = nbformat.read(ROOT / "examples/table.ipynb", as_version=4)
     code = "\n".join(cell.source for cell in stored.cells if cell.cell_type == "code")
     assert len([line for line in code.splitlines() if line]) < 15
@@ -336,7 +348,7 @@ def test_the_notebook_of_a_table(server: Server, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PRIVEST_URL", server.url)
     monkeypatch.setenv("PRIVEST_KEY", owner.key)
     place = {"metadata": {"path": str(ROOT / "examples")}}
-    run = NotebookClient(nbformat.from_dict(stored), timeout=round(HANG_GUARD), resources=place).execute()
+    run = executed(stored, resources=place)
     assert pictures(run) == pictures(stored)
     assert owner.budget()["queries"] == 3
 

@@ -53,6 +53,7 @@ def test_demo_tells_the_whole_story() -> None:
     assert re.search(r"│   area +│ +none │ unknown │ .* │ +none │", told.stdout)  # no bounds, no interval
 
 
+@pytest.mark.costly
 def test_every_call_works_as_shown(tmp_path: Path) -> None:
     _, serve, calls = blocks()
     further = [block for page in PAGES_OF_CALLS for block in blocks(page)]  # they go on in the same shell

@@ -65,6 +65,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     return {path: Page(path) for path in (place / "site").rglob("*.html") if path.name != "404.html"}
 
 
+@pytest.mark.costly
 def test_no_link_is_dead(site: dict[Path, Page]) -> None:
     dead = []
     for path, page in site.items():
@@ -105,10 +106,12 @@ def test_every_test_that_a_page_names_is_there() -> None:
     assert not sorted((page, name) for page, name in named if name not in there)
 
 
+@pytest.mark.costly
 def test_nothing_is_loaded_from_elsewhere(site: dict[Path, Page]) -> None:
     assert not [link for page in site.values() for link in page.loaded if urlparse(link).netloc]
 
 
+@pytest.mark.costly
 def test_every_call_and_every_schema_is_in_the_reference(site: dict[Path, Page]) -> None:
     (page,) = (page for path, page in site.items() if path.name == "http.html")
     api = yaml.load((ROOT / "openapi.yaml").read_text(), yaml.CSafeLoader)
@@ -151,6 +154,7 @@ def told(name: Name) -> bool:
     return any(name.name in base.members and base.members[name.name].docstring for base in name.parent.mro())
 
 
+@pytest.mark.costly
 def test_every_public_name_is_documented_and_in_the_reference(site: dict[Path, Page]) -> None:
     anchors = set[str]().union(*(page.anchors for page in site.values()))
     core, client = (

@@ -65,6 +65,7 @@ def site_of(folder: Path, hub: Server, rows: np.ndarray, stack: ExitStack) -> Se
     return site
 
 
+@pytest.mark.costly
 def test_the_page_leads_from_nothing_to_a_joint_estimate(tmp_path: Path) -> None:
     assert "privest serve" in SERVE  # as `served` does
     assert "deploy/site" in CONTAINERS
@@ -89,6 +90,7 @@ def test_the_page_leads_from_nothing_to_a_joint_estimate(tmp_path: Path) -> None
 STORY = ("North School", "all three", "held against", "Four ledgers", "the hub")
 
 
+@pytest.mark.costly
 def test_the_demo_tells_the_whole_story(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_limit_beyond_what_json_carries_breaks_nobody() -> None:
     assert breaks(unlimited, changed(*RANK, "maximum", to=2**53 - 2)) != []
 
 
+@pytest.mark.costly
 def test_nothing_breaks_where_nothing_changed_and_the_script_says_so(tmp_path: Path) -> None:
     assert breaks(NOW, deepcopy(NOW)) == []
 

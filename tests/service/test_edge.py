@@ -302,6 +302,7 @@ def _holds(server: Server, connection: socket.socket) -> bool:
     return any(each.raddr and each.raddr.port == connection.getsockname()[1] for each in held)
 
 
+@pytest.mark.costly
 def test_nobody_is_waited_for_for_ever(start_server: Callable[..., Server]) -> None:
     server = start_server(patience=1.5)
     owner = server.owner()

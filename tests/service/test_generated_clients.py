@@ -32,6 +32,7 @@ def _made(generator: str, document: Path, into: Path) -> list[str | Path]:
     return ["node", generators.compiled(generators.HERE / "with_hey_api.ts", into)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("generator", ["openapi-python-client", "openapi-typescript", "hey-api"])
 def test_a_generated_program_uploads_plans_asks_and_reads_a_refusal(
     server: Server, tmp_path: Path, generator: str
@@ -51,6 +52,7 @@ def test_a_generated_program_uploads_plans_asks_and_reads_a_refusal(
     assert spent["epsilon"] == 0.5
 
 
+@pytest.mark.costly
 def test_a_generated_package_is_not_called_as_our_own(tmp_path: Path) -> None:
     """openapi-python-client names it after the title: installed, it must not replace `privest-client`."""
     command = ("openapi-python-client", "generate", "--path", ROOT / "openapi.yaml", "--meta", "setup")
@@ -71,6 +73,7 @@ def _spoil(document: Any) -> None:
     uploaded["application/json"] = {"schema": {"$ref": "#/components/schemas/NewHandle"}}
 
 
+@pytest.mark.costly
 def test_what_an_interface_loses_is_seen_in_the_types(tmp_path: Path) -> None:
     document = yaml.load((ROOT / "openapi.yaml").read_text(), yaml.CSafeLoader)
     _spoil(document)

@@ -146,6 +146,7 @@ def _preloaded() -> Iterator[None]:
         yield
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("_preloaded")
 @pytest.mark.parametrize("name", ["bodies_of_strangers", "bodies", "exports"])
 def test_a_second_caller_is_served_beside_an_attack(server: Server, name: str) -> None:

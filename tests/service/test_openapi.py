@@ -116,7 +116,13 @@ def company(
         server.stop()
 
 
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["valid", "invalid"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(GenerationMode.POSITIVE, id="valid", marks=pytest.mark.costly),
+        pytest.param(GenerationMode.NEGATIVE, id="invalid"),
+    ],
+)
 @pytest.mark.parametrize("operation_id", [operation.name for operation in access.operations()])
 def test_whatever_is_sent_is_answered_by_the_interface(
     company: Company, operation_id: str, mode: GenerationMode
@@ -128,6 +134,7 @@ def test_whatever_is_sent_is_answered_by_the_interface(
     assert (company.broken, company.told) == ([], [])
 
 
+@pytest.mark.costly
 def test_whatever_is_sent_in_whatever_order_is_answered_by_the_interface(company: Company) -> None:
     attack_sequences(company, 15, 6)
     assert (company.broken, company.told) == ([], [])

@@ -69,6 +69,7 @@ def stamp(url: str, revision: str | None = None) -> None:
     database.close()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_a_directory_and_a_file_that_cannot_be_written(start_server: Callable[..., Server]) -> None:
     server = start_server(program=WITHOUT_ROOTS_RIGHTS)
@@ -126,6 +127,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     return [server, *server.children()]
 
 
+@pytest.mark.costly
 def test_a_postgresql_that_takes_no_writes_hangs_or_is_gone(tmp_path: Path) -> None:
     with postgres_of_its_own() as (url, folder), ThreadPoolExecutor(60) as callers:
         address = free_address()
@@ -195,6 +197,7 @@ def in_this_process(data_dir: Path) -> Iterator[tuple[str, FastAPI]]:
         thread.join()
 
 
+@pytest.mark.costly
 def test_workers_that_cannot_be_started_and_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", tempfile.tempdir)
     monkeypatch.setattr(readiness, "_WORKER_KEPT", 0.0)

@@ -24,6 +24,7 @@ def catches(process: subprocess.Popen[bytes]) -> bool:
     return bool(int(caught, 16) & 1 << (signal.SIGTERM - 1))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("ready", [False, True], ids=["while it starts", "when it is ready"])
 def test_sigterm_ends_the_service_with_0(tmp_path: Path, ready: bool) -> None:
     environment = os.environ | {"PRIVEST_ADMIN_KEY": "x" * 16, "PRIVEST_DATA_DIR": str(tmp_path)}

@@ -85,6 +85,7 @@ def test_any_two_values_meet_in_few_places(sides: tuple[int, ...]) -> None:
         assert len(chosen) <= 1.5 * moving[-1] * moving[-2]
 
 
+@pytest.mark.costly
 def test_what_is_more_of_a_grid_is_left_to_the_long_proofs(tmp_path: Path) -> None:
     file = tmp_path / "test_file.py"
     file.write_text(GRID)

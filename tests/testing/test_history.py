@@ -15,6 +15,7 @@ from testing.history import past, signing_key
 from testing.server import LABELLED, Server, books_balance, spd, told_apart
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["postgresql"])  # on SQLite the hospital of all tests of pages has one
 def test_a_past_is_a_ledger_like_any_other(
     start_server: Callable[..., Server], database: Database, tmp_path: Path

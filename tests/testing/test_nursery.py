@@ -10,6 +10,7 @@ import pytest
 from testing.server import HANG_GUARD, Server, spawn
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_forked_service_is_like_one_that_was_started(
     fresh: bool, tmp_path: Path, new_database: Callable[[str], str]

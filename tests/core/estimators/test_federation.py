@@ -145,6 +145,7 @@ def test_each_owner_spends_no_more_than_it_allows_by_the_noise_that_its_gate_dre
         assert float(spent) > mu_for(target.epsilon, target.delta) ** 2 * (1 - 1e-5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", BATCHES, ids=named)
 def test_batches_of_each_owner_have_a_certificate_of_their_own(case):
     module = case[0]
@@ -172,6 +173,7 @@ def test_batches_of_each_owner_have_a_certificate_of_their_own(case):
         assert part.cost.mu_squared > 0.95 * mu_for(target.epsilon, target.delta - part.cost.slack) ** 2
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("case", [it for it in [*GAUSSIAN, *BATCHES] if it not in TURNS], ids=named)
 def test_all_gates_together_have_the_noise_that_the_course_was_planned_for(case):
     plan = planned(case)
@@ -271,6 +273,7 @@ class Recorded(Oracle):
         return count - 1
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(
     ("case", "targets"),
     [

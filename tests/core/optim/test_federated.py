@@ -46,6 +46,7 @@ def points(space, rng, count):
     return np.stack([space.random_point(rng) for _ in range(count)])
 
 
+@pytest.mark.few(14)
 @spaces
 @pytest.mark.parametrize("distance", [1e-6, 0.3, 0.9, 3.0])
 def test_no_point_is_nearer_than_the_projection(space, distance):
@@ -234,6 +235,7 @@ def halves(rounds, owners, present):
     return order < present
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("present", [10, 5, 1])
 @pytest.mark.parametrize("order", ["random", "cyclic"])
 def test_owners_that_disagree_do_not_pull_it_away(present, order):
@@ -538,6 +540,7 @@ def test_columns_of_unit_length_across_owners():
     assert norm_at(owners, found) < 1e-8
 
 
+@pytest.mark.costly
 def test_the_digits_take_as_many_rounds_as_in_the_paper():
     """The paper's method reaches gradient norm 1e-2 in 761 rounds; by then other methods have stalled."""
     found = benchmark.traced(benchmark.digits(10, 800), *benchmark.METHODS["Algorithm 1"])

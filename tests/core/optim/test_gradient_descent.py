@@ -124,6 +124,7 @@ def test_hessian_bounds_hold_within_the_clip(space):
     assert second.max() <= high + 1e-3
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("steps", [None, 1, 2, 60, 200, 1000])
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("noise", [1e-290, 1e-12, 1.0, 1e12, 1e290])

@@ -66,6 +66,7 @@ def bits(answer):
     return repr(asdict(answer)) if hasattr(answer, "__dataclass_fields__") else repr(answer)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("case", "targets"), CASES, ids=[cases.named(case) for case, _ in CASES])
 def test_every_place_and_the_record_of_answers_come_to_what_one_place_would(case, targets):
     plan = cases.planned(case, targets)
@@ -105,6 +106,7 @@ def test_what_is_no_pooled_answer_ends_a_run(given, why):
         federated_runs.run_joined(plan, case[0].run, own, 0, lambda _, answer: given(answer), SEED)
 
 
+@pytest.mark.few(19)
 @pytest.mark.parametrize("size", [0.0, 1e30, -1e99])
 @pytest.mark.parametrize("case", cases.GAUSSIAN, ids=cases.named)
 def test_lies_of_a_hub_end_in_an_answer_or_in_no_answer(case, size):

@@ -81,6 +81,7 @@ CASES = [
 ]
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("case", "targets"), CASES, ids=[cases.named(case) for case, _ in CASES])
 def test_no_lie_leads_where_a_record_moves_more_than_is_stated(case, targets, seed):

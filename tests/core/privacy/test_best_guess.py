@@ -11,6 +11,7 @@ mp = mpmath.mp
 mp.dps = 60
 
 
+@pytest.mark.few(3)
 @pytest.mark.sparse
 @pytest.mark.parametrize("mu", [1e-6, 1e-3, 0.1254, 0.5, 1.0, 3.0, 8.0])
 @pytest.mark.parametrize("slack", [0.0, 1e-12, 1e-3, 0.5])

@@ -100,6 +100,7 @@ def test_releases_of_one_number_cost_what_another_accountant_finds(whole, count)
     assert mu < 0.91 * mu_of_laplace(ratio, 1) * sqrt(count)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize(("rate", "count"), [(0.01, 1), (0.01, 30), (0.1, 10), (0.5, 3), (1.0, 4)])
 def test_batches_cost_what_another_accountant_finds_for_their_pair(rate, count, scheme):

@@ -48,6 +48,7 @@ def test_gaussian_sums_have_the_epsilon_of_the_closed_form(mu, delta):
 RUNS = [(0.01, 1000, 1.0, 1e-5), (0.3, 50, 1.0, 1e-5), (1 / N, 300_000, 0.5, 1e-6), (0.02, 20, 4.0, 1e-4)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.sparse
 @pytest.mark.parametrize("scheme", ["poisson", "fixed"])
 @pytest.mark.parametrize(("rate", "steps", "epsilon", "delta"), RUNS)

@@ -20,6 +20,7 @@ from privest.privacy.subsampling import noise_for, runs_of
 from testing.sampled_runs import RUNS, true_epsilon
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("delta", [1e-5, 1e-6])
 @pytest.mark.parametrize(("rate", "steps"), RUNS)
 def test_what_is_charged_is_what_is_lost(rate, steps, delta):

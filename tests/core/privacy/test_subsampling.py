@@ -323,6 +323,7 @@ def fine_cell(run, mu):
     return mu / (20 * sqrt(run.steps))
 
 
+@pytest.mark.few(4)
 @each_run
 def test_a_certificate_covers_the_run_and_is_tight(run, slack):
     """Against dp-accounting on a grid 3 to 10 times finer, between the points of both, ε of either sign."""
@@ -350,6 +351,7 @@ def test_a_certificate_covers_the_run_and_is_tight(run, slack):
     assert least * (1 - 1e-4) <= mu <= 1.03 * least
 
 
+@pytest.mark.few(3)
 @pytest.mark.sparse
 @each_run
 def test_a_certificate_covers_simulated_losses(run, slack):
@@ -483,6 +485,7 @@ def test_rounding_stays_far_within_its_allowance(monkeypatch, rate, noise, steps
     assert error <= allowed / 10, error / allowed
 
 
+@pytest.mark.few(2)
 @pytest.mark.sparse
 @pytest.mark.parametrize("scheme", ["poisson", "fixed"])
 @pytest.mark.parametrize(
@@ -533,6 +536,7 @@ def test_blocks_of_one_kind_cost_what_their_run_costs():
 PARTS = ((40, 3.0), (30, 2.0), (5, 1.0))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scheme", ["poisson", "fixed"])
 @pytest.mark.parametrize(("epsilon", "rate"), [(1.0, 0.02), (6.0, 0.2)])
 def test_parts_of_unequal_noise_are_certified_as_one_run(scheme, epsilon, rate):
@@ -579,6 +583,7 @@ def moments(run, delta):
     return float(Composition()([sampled], [run.steps]).get_approxDP(delta))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "run",
     [

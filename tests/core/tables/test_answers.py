@@ -52,6 +52,7 @@ def test_the_mean_of_known_values_comes_before_the_filled_one() -> None:
     assert missing.value == pytest.approx(share)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.44, 0.9, 0.99, 1.0])
 @pytest.mark.parametrize("fill", [0.0, 25.0, 100.0])
 def test_the_interval_of_known_values_holds(share: float, fill: float) -> None:

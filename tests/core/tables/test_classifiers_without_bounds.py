@@ -47,6 +47,7 @@ def answered(spec, shape, own, seed, target=TARGET):
     return found.in_columns(shape.recipe, plan.expected_error)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("wide", [None, 1.0, 10.0])
 def test_coefficients_are_found_whatever_the_columns_units(wide):
     """Noise has fixed seeds. Of ten other sets of runs none held fewer than 75 of 80.

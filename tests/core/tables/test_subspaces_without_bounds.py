@@ -61,6 +61,7 @@ def angle(found, own):
     return float(Grassmann(WIDTH, RANK).dist(true, found.basis))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_directions_are_found_whatever_the_columns_units(seed):
     own, target = rows(np.random.default_rng(2)), PrivacyTarget(1.0, 1e-6)

@@ -208,6 +208,7 @@ def test_a_file(server: Server, folder: Path) -> None:
     nothing_left(server)
 
 
+@pytest.mark.costly
 def test_notices_and_heads_go_into_an_object_store(server: Server, bucket: Bucket) -> None:
     """Each is a new object, of an owner to whom the connection is assigned, and of nobody else."""
     owner, other = server.owner(), server.owner()
@@ -253,6 +254,7 @@ def test_an_object(server: Server, bucket: Bucket) -> None:
         refused(owner, f"{name}:{path}", says=says)
 
 
+@pytest.mark.costly
 @on_one_database
 def test_files_of_a_web_server(server: Server, folder: Path) -> None:
     owner = server.owner()
@@ -465,6 +467,7 @@ def test_a_view_that_writes(server: Server, tables: Tables, view: str) -> None:
     assert tables.run("SELECT count(*) FROM visits").fetchone() != (0,)
 
 
+@pytest.mark.costly
 @on_one_database
 def test_more_than_may_be_fetched(
     start_server: Callable[..., Server], folder: Path, bucket: Bucket, tables: Tables
@@ -513,6 +516,7 @@ def test_more_than_was_said(start_server: Callable[..., Server], folder: Path) -
         web.shutdown()
 
 
+@pytest.mark.costly
 @on_one_database
 def test_a_source_that_takes_too_long(start_server: Callable[..., Server], tables: Tables) -> None:
     """The worker is stopped, and nothing is left of what it had begun."""

@@ -117,6 +117,7 @@ S3 = {"aws_region": "us-east-1", "allow_http": True}
 KEYS = {"aws_access_key_id": "key-of-tests", "aws_secret_access_key": "x"}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("after_head", [False, True])
 @pytest.mark.parametrize("store", ["http", "s3", "s3 that anybody may read"])
@@ -294,6 +295,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContex
     return context, made.decode()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("inside_has_tls", [False, True])
 def test_no_redirect_leads_anywhere_under_tls(
     web: Callable[..., Web],

@@ -38,6 +38,7 @@ OPENED = "all => all.forEach(each => { each.open = true; })"
 on_both = pytest.mark.parametrize(("scheme", "viewport"), [("light", "desktop"), ("dark", "phone")])
 
 
+@pytest.mark.few(1)
 @on_both
 def test_nothing_keeps_people_out_of_any_page(
     anna: Hospital, visit: Visit, scheme: str, viewport: str
@@ -53,6 +54,7 @@ def test_nothing_keeps_people_out_of_any_page(
         _looked_at(visitor)
 
 
+@pytest.mark.few(1)
 @on_both
 def test_nor_of_the_administrators(anna: Hospital, visit: Visit, scheme: str, viewport: str) -> None:
     visitor = visit(anna.server, scheme=scheme, viewport=viewport)
@@ -62,6 +64,7 @@ def test_nor_of_the_administrators(anna: Hospital, visit: Visit, scheme: str, vi
         _looked_at(visitor)
 
 
+@pytest.mark.few(1)
 @on_both
 def test_nor_of_an_analysts(anna: Hospital, visit: Visit, scheme: str, viewport: str) -> None:
     visitor = visit(anna.server, scheme=scheme, viewport=viewport)
@@ -71,6 +74,7 @@ def test_nor_of_an_analysts(anna: Hospital, visit: Visit, scheme: str, viewport:
         _looked_at(visitor)
 
 
+@pytest.mark.few(1)
 @on_both
 def test_nor_of_a_list_of_channels(site: Server, visit: Visit, scheme: str, viewport: str) -> None:
     owner, visitor = owner_called(site, "With channels"), visit(site, scheme=scheme, viewport=viewport)
@@ -83,11 +87,11 @@ def test_nor_of_a_list_of_channels(site: Server, visit: Visit, scheme: str, view
 
 
 def _looked_at(visitor: Visitor) -> None:
-    """Check a page as it comes, and with all that can be opened."""
-    for _ in range(2):
-        visitor.check_accessibility()
-        _fits(visitor.page)
-        visitor.page.locator("details").evaluate_all(OPENED)
+    """Check that a page fits as it comes, and all of it with everything opened that can be."""
+    _fits(visitor.page)
+    visitor.page.locator("details").evaluate_all(OPENED)
+    _fits(visitor.page)
+    visitor.check_accessibility()
 
 
 def _fits(page: Page) -> None:
@@ -145,6 +149,7 @@ def test_the_first_stop_of_the_keyboard_leads_to_the_content(anna: Hospital, vis
     assert visitor.page.evaluate("document.activeElement.id") == "content"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("path", ["", "/ledger", "/analysts", "/datasets/new"])
 def test_every_stop_of_the_keyboard_is_seen_and_named(anna: Hospital, visit: Visit, path: str) -> None:
     visitor = visit(anna.server)
@@ -181,6 +186,7 @@ def test_a_person_at_the_keyboard_stops_all_queries(site: Server, visit: Visit) 
     assert owner.budget()["frozen"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["postgresql"])
 def test_all_pages_are_there_on_the_other_database(
     start_server: Callable[..., Server], visit: Visit, tmp_path_factory: pytest.TempPathFactory

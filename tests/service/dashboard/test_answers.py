@@ -25,6 +25,7 @@ PICTURES = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("what", PICTURES)
 def test_an_answer_is_a_picture(anna: Hospital, visit: Visit, what: str) -> None:
     visitor = visit(anna.server)
@@ -41,6 +42,7 @@ def test_an_answer_is_a_picture(anna: Hospital, visit: Visit, what: str) -> None
     assert visitor.page.locator("pre").inner_text().startswith("{")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("rows", "schema", "picture"),
     [
@@ -158,6 +160,7 @@ def test_a_number_is_shown_in_words_and_what_is_none_is_not() -> None:
     assert "0.25" in shown[0][1]
 
 
+@pytest.mark.costly
 def test_a_choice_shows_the_winner_and_what_it_was_chosen_by(server: Server, visit: Visit) -> None:
     owner = server.owner(epsilon=100.0, delta=1e-3)
     dataset = owner.dataset(told_apart(4000, apart=2.0), LABELLED)

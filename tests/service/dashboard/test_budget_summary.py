@@ -61,6 +61,7 @@ def test_a_pure_budget_has_no_delta_to_share() -> None:
 # History
 
 
+@pytest.mark.few(1)
 def test_a_short_history_is_told_whole_and_a_long_one_by_its_shape(books: Books) -> None:
     account = books.open(Limits("gdp", 10**9, 10**15, 10**6, 10**6))
     with books.database.write() as session:
@@ -172,6 +173,7 @@ def served(tmp_path: Path, new_database: Any) -> Iterator[tuple[Database, httpx.
     thread.join(HANG_GUARD)
 
 
+@pytest.mark.costly
 def test_no_page_reads_a_table_from_end_to_end(
     served: tuple[Database, httpx.Client, str], tmp_path: Path
 ) -> None:

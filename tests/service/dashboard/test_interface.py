@@ -19,6 +19,7 @@ def backend() -> str:
     return "sqlite"
 
 
+@pytest.mark.costly
 def test_the_interface_is_read_and_tried_without_another_host(site: Server, visit: Visit) -> None:
     """The visitor fails the test for requests to other hosts, and for what the page's policy refuses."""
     key = site.owner().key
@@ -50,6 +51,7 @@ def test_the_interface_is_read_and_tried_without_another_host(site: Server, visi
     assert page.evaluate("localStorage.length + sessionStorage.length") == 0
 
 
+@pytest.mark.costly
 def test_the_interface_below_a_path(shared_server: Callable[..., Server], visit: Visit) -> None:
     server = shared_server(root_path="/apps/privest", trusted_proxies="127.0.0.1")
     with proxied(server.url, "/apps/privest") as url:

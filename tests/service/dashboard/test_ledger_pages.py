@@ -42,6 +42,7 @@ def at_ledger(anna: Hospital, visit: Visit) -> Visitor:
     return visitor
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("wanted", ["name", "part of a name", "number", "job"])
 def test_entries_are_found(anna: Hospital, at_ledger: Visitor, wanted: str) -> None:
     job = anna.jobs["loadings"]
@@ -64,6 +65,7 @@ def test_entries_are_found(anna: Hospital, at_ledger: Visitor, wanted: str) -> N
     assert "No entries match." in page.locator("main").inner_text()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("field", ["analyst", "dataset", "kind", "state"])
 def test_entries_are_filtered(anna: Hospital, at_ledger: Visitor, field: str) -> None:
     page, entries = at_ledger.page, anna.owner.ledger()
@@ -131,6 +133,7 @@ def test_an_entry_is_told_in_words_and_verified(anna: Hospital, at_ledger: Visit
     at_ledger.check_accessibility()
 
 
+@pytest.mark.costly
 def test_what_was_tampered_with_is_seen(site: Server, visit: Visit) -> None:
     owner, visitor = owner_called(site, "Tampered with"), visit(site)
     dataset = dataset_called(owner, "Rows")

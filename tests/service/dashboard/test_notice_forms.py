@@ -73,6 +73,7 @@ def _fares(visitor: Visitor, kind: str) -> bool:
     return "arrives" in visitor.page.get_by_role("row").filter(has_text=kind).inner_text()
 
 
+@pytest.mark.costly
 def test_an_e_mail_address_and_an_object_store_are_added_by_hand(
     tmp_path: Path, new_database: Callable[[str], str], visit: Visit, store: _Store
 ) -> None:
@@ -111,6 +112,7 @@ def test_an_e_mail_address_and_an_object_store_are_added_by_hand(
             site.stop()
 
 
+@pytest.mark.costly
 def test_an_analyst_has_a_program_told_when_its_questions_end(site: Server, visit: Visit) -> None:
     analyst, visitor = analyst_called(site, "Told of ends"), visit(site)
     page = visitor.page

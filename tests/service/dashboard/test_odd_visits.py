@@ -85,6 +85,7 @@ def served(server: Server) -> tuple[Server, Caller, str, Desk]:
     return server, owner, dataset_called(owner, "Some rows"), Desk(server, owner.key)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_whatever_is_sent_gets_an_answer_in_words(served: tuple[Server, Caller, str, Desk]) -> None:
     server, owner, dataset, desk = served
@@ -157,6 +158,7 @@ def test_one_ledger_is_verified_once_at_a_time(site: Server, anna: Hospital) -> 
 # Cookies
 
 
+@pytest.mark.costly
 def test_a_proxy_that_hides_its_name_changes_nothing_about_the_cookie(site: Server) -> None:
     owner = owner_called(site, "Behind a proxy")
     outside = {"Origin": "https://data.example", "Sec-Fetch-Site": "same-origin"}
@@ -204,6 +206,7 @@ def test_a_change_before_the_page_listened_is_shown(site: Server, visit: Visit) 
     expect(page.get_by_role("button", name="End the freeze")).to_be_visible()
 
 
+@pytest.mark.costly
 def test_a_part_in_use_is_renewed_once_it_is_left(site: Server, visit: Visit) -> None:
     owner = owner_called(site, "Reading")
     visitor = visit(site)

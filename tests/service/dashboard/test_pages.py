@@ -28,6 +28,7 @@ def _main(page: Page) -> str:
 # While one looks
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("path", ["/dashboard", "/dashboard/ledger"])
 def test_a_question_of_another_process_appears_by_itself(site: Server, visit: Visit, path: str) -> None:
     owner, analyst = owner_called(site, "Watching"), analyst_called(site, "Ursula Brandt")
@@ -232,6 +233,7 @@ def test_a_grant_that_cannot_be_is_explained(site: Server, visit: Visit) -> None
 # Warnings
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("epsilon", "level", "scheme"), [(0.79, None, "light"), (0.8, "warn", "light"), (0.96, "bad", "dark")]
 )

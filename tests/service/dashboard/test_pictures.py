@@ -151,6 +151,7 @@ def _channels(owner: Caller) -> list[dict[str, str | None]]:
     return owner.get(f"/v1/owners/{owner.id}/channels").json()["channels"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_the_owners_and_what_one_decides(
     start_server: Callable[..., Server], visit: Visit, tmp_path: Path

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import expect
 
 from testing.browser import Visitor
@@ -144,6 +145,7 @@ def test_a_form_drops_no_terms_that_it_did_not_show(site: Server, visit: Visit) 
     expect(page.locator("main")).to_contain_text("It was withdrawn")
 
 
+@pytest.mark.costly
 def test_an_owner_finds_what_it_decided_and_what_ended_otherwise(site: Server, visit: Visit) -> None:
     owner, other, analyst = (
         owner_called(site, "Looking back"),

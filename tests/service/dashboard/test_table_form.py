@@ -83,6 +83,7 @@ def fits(visitor: Visitor) -> None:
     assert wide[0] <= wide[1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("scheme", "viewport"), [("light", "desktop"), ("dark", "phone")])
 def test_from_a_file_to_an_answer(begun: Begin, scheme: str, viewport: str) -> None:
     owner, visitor = begun("Of birds", file(BIRDS), scheme=scheme, viewport=viewport)
@@ -249,6 +250,7 @@ ODD = [
 ]
 
 
+@pytest.mark.costly
 def test_names_of_any_kind(begun: Begin) -> None:
     header = ",".join('"{}"'.format(name.replace('"', '""')) for name in ODD)
     content = f"{header}\n" + "".join(",".join(str(i + k) for k in range(len(ODD))) + "\n" for i in range(20))
@@ -277,6 +279,7 @@ def test_names_of_any_kind(begun: Begin) -> None:
     assert [each["name"] for each in stored(visitor, owner)["schema"]["columns"]] == [*ODD[3:5], *ODD[7:]]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("viewport", ["desktop", "phone"])
 def test_three_hundred_columns(begun: Begin, viewport: str) -> None:
     names = [f"measured_{i:03}" for i in range(300)]

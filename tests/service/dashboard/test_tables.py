@@ -94,6 +94,7 @@ def looked_at(visitor: Visitor, name: str) -> None:
     visitor.picture(f"table-{name}-{visitor.page.viewport_size['width']}")  # pyright: ignore[reportOptionalSubscript]
 
 
+@pytest.mark.few(1)
 def test_the_page_of_a_table_tells_its_columns(
     visitor: Visitor, asked: tuple[Caller, str, dict[str, str]]
 ) -> None:
@@ -110,6 +111,7 @@ def test_the_page_of_a_table_tells_its_columns(
     looked_at(visitor, "dataset")
 
 
+@pytest.mark.few(1)
 def test_means_are_told_in_the_units_of_their_columns(
     visitor: Visitor, asked: tuple[Caller, str, dict[str, str]]
 ) -> None:
@@ -140,6 +142,7 @@ def test_means_are_told_in_the_units_of_their_columns(
     looked_at(visitor, "mean")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("what", ["directions", "classifier", "completion"])
 def test_pictures_call_features_by_their_names(
     visitor: Visitor, asked: tuple[Caller, str, dict[str, str]], what: str
@@ -152,6 +155,7 @@ def test_pictures_call_features_by_their_names(
     looked_at(visitor, what)
 
 
+@pytest.mark.few(1)
 def test_coefficients_are_a_table_with_the_intercept_apart(
     visitor: Visitor, asked: tuple[Caller, str, dict[str, str]]
 ) -> None:
@@ -180,6 +184,7 @@ def read(shown: str) -> float:
     return float(shown.replace("−", "-").replace(",", ""))
 
 
+@pytest.mark.costly
 def test_of_many_columns_the_furthest_are_drawn_by_name(site: Server, visit: Visit) -> None:
     owner, visitor = owner_called(site, "Wide", epsilon=60.0), visit(site)
     names = [f"gene_{i:02}" for i in range(75)]
@@ -209,6 +214,7 @@ def test_of_many_columns_the_furthest_are_drawn_by_name(site: Server, visit: Vis
         visitor.check_accessibility()
 
 
+@pytest.mark.few(1)
 def test_a_question_on_a_table_is_planned(
     visitor: Visitor, asked: tuple[Caller, str, dict[str, str]]
 ) -> None:
@@ -219,6 +225,7 @@ def test_a_question_on_a_table_is_planned(
     looked_at(visitor, "what-if")
 
 
+@pytest.mark.few(1)
 def test_columns_label_and_features_are_chosen_on_the_page(
     visitor: Visitor, asked: tuple[Caller, str, dict[str, str]]
 ) -> None:
@@ -251,6 +258,7 @@ def test_columns_label_and_features_are_chosen_on_the_page(
     looked_at(visitor, "what-if-chosen")
 
 
+@pytest.mark.costly
 def test_two_datasets_of_one_name_are_told_apart(site: Server, visit: Visit) -> None:
     owner, visitor = owner_called(site, "Twice"), visit(site)
     twice = [dataset_called(owner, "Rows") for _ in range(2)]

@@ -70,6 +70,7 @@ def _fill(visitor: Visitor, kind: str, fields: dict[str, str], file: FilePayload
     page.get_by_role("button", name="Upload").click()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("java_script", [True, False])
 @pytest.mark.parametrize("kind", GOOD)
 def test_a_good_file_becomes_a_dataset(site: Server, visit: Visit, kind: str, java_script: bool) -> None:
@@ -89,6 +90,7 @@ def test_a_good_file_becomes_a_dataset(site: Server, visit: Visit, kind: str, ja
         visitor.check_accessibility()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("java_script", [True, False])
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_file_is_refused_at_its_record(
@@ -122,6 +124,7 @@ def test_a_bad_file_is_refused_at_its_record(
         visitor.page.wait_for_url("**/dashboard/datasets/ds_*")
 
 
+@pytest.mark.costly
 def test_the_first_line_of_a_csv_file_is_what_the_form_says(site: Server, visit: Visit) -> None:
     owner, visitor = owner_called(site, "Of years"), visit(site)
     visitor.expects(422)

@@ -296,6 +296,7 @@ def _migrate(url: str, start: Any, results: Any) -> None:
     database.close()
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("_preloaded")
 @pytest.mark.parametrize(
     ("backend", "made_by"), [("sqlite", "base"), ("postgresql", "base"), ("postgresql", "0003")]

@@ -94,6 +94,7 @@ def unready(server: Server) -> httpx.Response | None:
     return None if answer.is_success else answer
 
 
+@pytest.mark.costly
 def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Path) -> None:
     with small_disk(32) as disk, ExitStack() as end:
         server = Server(tmp_path, f"sqlite:///{disk}/privest.db", data_dir=disk / "data")
@@ -216,6 +217,7 @@ def test_a_database_whose_disk_is_full_charges_nothing(site: Site) -> None:
     assert books_balance(site.server)
 
 
+@pytest.mark.costly
 def test_a_database_that_hangs_is_given_up_in_time_and_taken_up_again(site: Site) -> None:
     postgres, server = site.postgres, site.server
     owner = server.owner()

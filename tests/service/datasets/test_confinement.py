@@ -115,6 +115,7 @@ def test_each_fence_stands_for_itself(ways: Any) -> None:
     assert {"an environment", "open files"}.isdisjoint(open_ways)  # of every kernel
 
 
+@pytest.mark.costly
 def test_workers_know_nothing_of_the_services_environment() -> None:
     """Their memory does not hold it either, where a process keeps what it was started with."""
     key, other = (f"the-name-{secrets.token_hex(8)}" for _ in range(2))
@@ -240,6 +241,7 @@ def test_what_a_parser_tells_is_not_believed(
     assert (folder / ROWS).stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("tries_to", [False, pytest.param(True, marks=offered("seccomp"))])
 def test_a_parser_ends_with_its_worker(folder: Path, tries_to: bool) -> None:
     """However that ended: here it took too long."""

@@ -122,6 +122,7 @@ MEDIA = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("backend", ["sqlite"])  # no format is the database's concern
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_goes_from_upload_to_answer(server: Server, form: Format) -> None:
@@ -234,6 +235,7 @@ def test_members_of_objects_may_change_their_order_but_not_their_names(tmp_path:
         assert refused(tmp_path, json.dumps([*rows, odd]).encode(), "json", schema)[0][0] == 5000
 
 
+@pytest.mark.costly
 def test_many_categories_are_made_a_few_rows_at_a_time(tmp_path: Path) -> None:
     """A block of narrow rows becomes wide records: 4,000 rows of 8 numbers make 220 MB."""
     names = [f"c{at}" for at in range(1000)]
@@ -570,6 +572,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", BOMBS)
 def test_what_unpacks_to_more_memory_than_is_allowed_is_refused(tmp_path: Path, form: Format) -> None:
     """The work runs in a process of its own, under the limit that workers have; here it is small."""

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -208,8 +209,14 @@ def test_a_transaction_that_the_database_ended_is_begun_anew(database: Database)
             until(lambda: gone(attempts[0]))
         return session.scalar(text("SELECT 7"))
 
-    assert database.run(work) == 7
-    assert len(attempts) == 2
+    for _ in range(5):
+        attempts.clear()
+        # Rarely the word of PostgreSQL is lost with the connection, which is told as an outage.
+        with suppress(DatabaseUnavailable):
+            assert database.run(work) == 7
+            assert len(attempts) == 2
+            return
+    pytest.fail("no transaction was begun anew")
 
 
 # What one may take of the queue, and of a transaction

@@ -110,6 +110,7 @@ def anybody(server: Server) -> tuple[Caller, dict[str, str], Desk]:
     return _owners[server.url]
 
 
+@pytest.mark.few(5)
 @pytest.mark.sparse
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize(("kind", "data", "options"), QUESTIONS, ids=str)

@@ -136,6 +136,7 @@ def test_an_estimator_of_one_file_and_one_line(toys: Server, owner: Caller, desk
         assert (name in refused.text) == name.isalpha()
 
 
+@pytest.mark.costly
 def test_the_interface_and_the_client_of_a_new_estimator(toys: Server, owner: Caller, tmp_path: Path) -> None:
     """The commands of `make openapi` write both; nobody edits either."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -147,6 +147,7 @@ def test_a_basic_budget_with_delta_is_charged_no_delta_for_laplace_noise(server:
         assert job["estimate"]["standard_error"] == pytest.approx(2**0.5 / (ASK["epsilon"] * rows), rel=1e-6)
 
 
+@pytest.mark.few(3)
 @only_on_sqlite
 @metrics
 @pytest.mark.parametrize(

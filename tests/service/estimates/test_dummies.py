@@ -91,6 +91,7 @@ WIDE: dict[str, dict[str, Any]] = {
 """Schemas as wide as a dummy may have, or nearly."""
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("what", WIDE)
 def test_a_dummy_takes_memory_by_its_own_numbers(what: str) -> None:
     """It does not take the square of a record's numbers: spheres in 10,000 dimensions took 1.6 GB."""

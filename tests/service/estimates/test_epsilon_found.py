@@ -60,6 +60,7 @@ def test_the_least_epsilon_for_an_accuracy_is_what_to_ask_with(owner: Caller, pe
     assert answer["charges"][0]["epsilon"] == epsilon
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("figure", ["radius_95", "standard_deviation", "unfavourable"])
 @pytest.mark.parametrize(
     ("kind", "chosen"),

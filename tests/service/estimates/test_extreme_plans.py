@@ -155,6 +155,7 @@ def _planned(kind: Kind, data: st.DataObject) -> None:
     views.plan_view(question, plan, None).model_dump_json()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())

@@ -36,6 +36,7 @@ def named(space: dict) -> str:
     return space.get("metric", space["name"])
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("space", SPACES, ids=named)
 def test_the_mean_is_found_with_the_error_that_the_plan_foretold(server: Server, space: dict) -> None:
     """Five standard deviations of noise that is Gaussian: false alarm below 1e-5."""

@@ -160,6 +160,7 @@ def fits(estimator, kind):
 CASES = [(name, kind) for name, estimator in ESTIMATORS.items() for kind in SCHEMAS if fits(estimator, kind)]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("name", "kind"), CASES)
 @settings(
     max_examples=25,

@@ -61,6 +61,7 @@ def spent(owner: Caller) -> tuple[float, int]:
     return owner.budget()["spent"]["epsilon"], len(owner.ledger())
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("epsilon", [0.5, 5.0])
 @pytest.mark.parametrize(
     ("rows", "reach"), [pytest.param(rows, reach, id=name) for name, rows, reach in tables()]

@@ -37,6 +37,7 @@ def asked(server: Server) -> tuple[Caller, str]:
     return _datasets[server.url]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("solver", [None, *SOLVERS])
 def test_every_solver_answers_and_is_charged_what_the_plan_said(
     asked: tuple[Caller, str], solver: str | None

@@ -294,6 +294,7 @@ def test_options_are_taken(owner: Caller, dataset: str, options: dict) -> None:
     assert job["charges"][0]["mu_squared"] == pytest.approx(plan["privacy"]["mu"] ** 2, abs=2e-12)
 
 
+@pytest.mark.costly
 @only_on_sqlite
 def test_heavy_plans_are_made_elsewhere_and_remembered(shared_server: Callable[..., Server]) -> None:
     server = shared_server(fresh=True)  # one that was forked has the accountants
@@ -495,6 +496,7 @@ PRIVATE = [
 ]
 
 
+@pytest.mark.few(3)
 @only_on_sqlite
 @pytest.mark.parametrize("kind", PRIVATE)
 def test_rows_without_a_subspace_are_answered_like_any(server: Server, kind: str) -> None:

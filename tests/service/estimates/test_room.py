@@ -119,6 +119,7 @@ def test_three_thirds_of_a_budget_are_admitted_and_a_fourth_is_not(server: Serve
     assert books_balance(server)
 
 
+@pytest.mark.few(2)
 @pytest.mark.both
 @pytest.mark.parametrize("composition", ["basic", "gdp"])
 def test_one_query_takes_all_of_a_budget_or_is_told_the_largest_that_does(

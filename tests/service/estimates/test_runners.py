@@ -332,6 +332,7 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
 # Local workers
 
 
+@pytest.mark.costly
 def test_workers_keep_the_memory_that_they_need_again_at_once(on_cluster: Runners) -> None:
     with _started(runners("local", workers=1, memory=2**31)) as local:
         for ready in (local, on_cluster):
@@ -356,6 +357,7 @@ def test_a_worker_takes_no_more_memory_than_it_may_and_mapped_rows_take_none(tmp
         assert ready.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD) == before
 
 
+@pytest.mark.costly
 @on_one_database
 def test_what_needs_too_much_memory_fails_alone(start_server: Callable[..., Server]) -> None:
     server = start_server(worker_memory=5 * 2**26)
@@ -431,6 +433,7 @@ def _certificate(directory: Path) -> list[str]:
     return ["--protocol=tls", *(f"--tls-{name}={directory / file}" for name, file in files.items())]
 
 
+@pytest.mark.costly
 def test_a_cluster_behind_tls_is_for_those_with_a_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -466,6 +469,7 @@ def test_what_a_worker_answers_runs_nothing_in_the_service(on_cluster: Runners, 
     assert on_cluster.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)  # and others go on
 
 
+@pytest.mark.costly
 def test_what_a_worker_answers_finds_no_key(on_cluster: Runners, tmp_path: Path) -> None:
     """Neither in the environment of the process that unpickles it, nor in a file, nor in the service's."""
     (tmp_path / "signing.pem").write_text(remote_jobs.KEY)
@@ -477,6 +481,7 @@ def test_what_a_worker_answers_finds_no_key(on_cluster: Runners, tmp_path: Path)
         assert fails(on_cluster, remote_jobs.tells_file, f"/proc/{os.getpid()}/{file}") == "RunLostError"
 
 
+@pytest.mark.costly
 def test_what_a_worker_answers_is_json_or_no_answer(on_cluster: Runners) -> None:
     for answer in ("", "no JSON", "[NaN]", "[" * 100_000):
         assert fails(on_cluster, remote_jobs.says, answer) == "RunLostError"
@@ -509,6 +514,7 @@ def test_a_process_that_says_what_it_may_not_is_ended(
     made.stop()
 
 
+@pytest.mark.costly
 def test_sums_have_the_same_bits_wherever_they_are_made(
     cluster: Cluster, on_cluster: Runners, tmp_path: Path
 ) -> None:
@@ -580,6 +586,7 @@ def test_synthetic_rows_are_summed_by_one_thread_that_looks_at_the_time(
     assert on_workers.attempt(HANG_GUARD, look, "") == "1 1 40960"
 
 
+@pytest.mark.costly
 def test_a_run_that_fails_says_nothing_to_anyone(
     cluster: Cluster, on_cluster: Runners, tmp_path: Path
 ) -> None:
@@ -594,6 +601,7 @@ def test_a_run_that_fails_says_nothing_to_anyone(
         assert word not in said, word
 
 
+@pytest.mark.costly
 def test_a_run_over_its_time_is_given_up_and_ends(on_cluster: Runners, tmp_path: Path) -> None:
     directory = rows_in(tmp_path)
     assert fails(on_cluster, remote_jobs.hang, directory, seconds=1.0) == "TimeoutError"
@@ -601,6 +609,7 @@ def test_a_run_over_its_time_is_given_up_and_ends(on_cluster: Runners, tmp_path:
     assert on_cluster.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)
 
 
+@pytest.mark.costly
 def test_a_sum_survives_the_worker_that_made_a_part_of_it(
     cluster: Cluster, on_cluster: Runners, tmp_path: Path
 ) -> None:
@@ -614,6 +623,7 @@ def test_a_sum_survives_the_worker_that_made_a_part_of_it(
     cluster.add()
 
 
+@pytest.mark.costly
 def test_a_killed_worker_fails_its_job_whose_rows_are_not_read_again(
     cluster: Cluster, served: Server
 ) -> None:
@@ -635,6 +645,7 @@ def test_a_killed_worker_fails_its_job_whose_rows_are_not_read_again(
     cluster.add()
 
 
+@pytest.mark.costly
 def test_without_a_scheduler_nothing_is_claimed_until_it_returns(cluster: Cluster, served: Server) -> None:
     ready(served)
     owner = served.owner()
@@ -656,6 +667,7 @@ def test_without_a_scheduler_nothing_is_claimed_until_it_returns(cluster: Cluste
     assert books_balance(served)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["postgresql"])
 def test_replicas_share_a_ledger_and_a_cluster(cluster: Cluster, start_server: Callable[..., Server]) -> None:
     first = start_server(engine=cluster.engine)

@@ -56,6 +56,7 @@ def test_what_is_stored_and_charged_knows_nothing_of_it(server: Server) -> None:
     assert "opinion" not in plan
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_it_is_null_where_the_worker_is_lost_and_not_for_ever(start_server) -> None:
     """A plan does not need it."""
@@ -95,6 +96,7 @@ def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [planner.kept(name) for name in "abcd"] == ["x" * 10, None, None, None]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_the_web_process_does_not_import_it(shared_server: Callable[..., Server]) -> None:
     server = shared_server(fresh=True)

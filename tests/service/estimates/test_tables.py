@@ -353,6 +353,7 @@ def test_rows_may_come_with_the_question_and_dummies_are_of_the_columns_types(ow
     assert dry["dummy"]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("accept", "media"),
     [

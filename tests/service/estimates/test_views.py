@@ -57,6 +57,7 @@ def ask(owner: Caller, dataset: Any, key: str) -> dict[str, Any]:
     return answer.json()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_jobs_outlive_their_estimator(
     tmp_path: Path, new_database: Callable[[str], str], backend: str

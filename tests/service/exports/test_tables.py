@@ -144,6 +144,7 @@ FAULTS: dict[Callable[[Session, World], None], str] = {
 }
 
 
+@pytest.mark.few(3)
 @of_one_database
 @pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__)
 def test_a_change_of_a_table_is_found(

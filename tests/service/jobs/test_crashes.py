@@ -130,14 +130,15 @@ def killed_at(database: Database) -> Iterator[Callable[[World, str, int], bool]]
 
 
 @pytest.mark.either
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.costly)])
 @pytest.mark.parametrize("end", ["committed", "failed", "voided", "approved", "denied"])
 def test_a_kill_at_any_step_leaves_all_or_nothing_and_nothing_stranded(
-    database: Database, killed_at: Callable[[World, str, int], bool], end: str
+    database: Database, killed_at: Callable[[World, str, int], bool], end: str, stride: int
 ) -> None:
     approval, end = end in ("approved", "denied"), "committed" if end == "approved" else end
-    met, step = set[str | None](), 0
+    met, step = set[str | None](), 1 - stride
     while True:
-        step += 1
+        step += stride
         world = World.make(database, approval=approval)
         killed = killed_at(world, end, step)
         left = world.state(database)
@@ -152,7 +153,8 @@ def test_a_kill_at_any_step_leaves_all_or_nothing_and_nothing_stranded(
     assert step > (20 if end == "committed" else 5)  # or else steps were not counted
     before = {"failed": {"claimed"}, "voided": {"reserved"}, "denied": {"requested"}}
     asked = {"requested"} if approval else set[str]()
-    assert met == before.get(end, {None, "reserved", "claimed"} | asked) | {end}
+    known = before.get(end, {None, "reserved", "claimed"} | asked) | {end}
+    assert met == known if stride == 1 else {end} <= met <= known
 
 
 # At any time
@@ -307,6 +309,7 @@ def _storm(database: Database, processes: int, threads: int, charges: int, kills
     assert books.faults() == []
 
 
+@pytest.mark.few(1)
 def test_kills_at_any_time_lose_no_charge_and_make_none_twice(database: Database) -> None:
     _storm(database, processes=2, threads=4, charges=20, kills=12)
 

@@ -77,6 +77,7 @@ def test_a_killed_worker_fails_its_job_and_nothing_else(server: Server) -> None:
     assert owner.budget()["queries"] == 2
 
 
+@pytest.mark.costly
 @on_one_database
 def test_a_job_over_its_time_fails(start_server: Callable[..., Server], tmp_path: Path) -> None:
     # In a directory whose name is too long for a socket in it.
@@ -186,6 +187,7 @@ def test_after_a_crash_what_was_reserved_runs_and_what_was_claimed_fails(
     assert books_balance(server)
 
 
+@pytest.mark.costly
 @on_one_database
 def test_a_graceful_stop_lets_a_running_job_end_and_claims_no_more(
     start_server: Callable[..., Server],

@@ -69,6 +69,7 @@ BAD: dict[str, Callable[[int], tuple[int, Any]]] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("how", BAD)
 def test_a_list_that_is_not_whole_is_refused(how: str) -> None:
     with scim(BAD[how]) as place, pytest.raises(ValueError, match="Nothing was changed"):

@@ -1,11 +1,13 @@
 """Caps and windows over HTTP: who is held to what, who is told, and what counts."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
 import pytest
 
+from audit import served
 from testing.server import Caller, Server, npy, problem, spd
 
 WIDE = {"kind": "points", "manifold": {"name": "spd", "dim": 3}, "radius": 2.0}
@@ -25,6 +27,13 @@ def cap(owner: Caller, dataset: str, **limits: float) -> httpx.Response:
 def refused_by(answer: httpx.Response, scope: str | None) -> None:
     """Refused, in the name of this scope or of none."""
     assert problem(answer, 409, "budget-exceeded").get("scope") == scope
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A service of these tests, in which the audit plants a fault."""
+    with served.alone() as server:
+        yield server
 
 
 @pytest.fixture

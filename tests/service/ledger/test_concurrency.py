@@ -209,6 +209,7 @@ def test_requests_at_once_under_keys_of_their_own_are_charged_exactly(server: Se
     assert owner.budget()["queries"] == 10
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("workers", [8])
 def test_two_services_on_one_postgresql_share_the_work(
     start_server: Callable[..., Server], backend: str, workers: int

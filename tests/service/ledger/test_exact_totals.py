@@ -126,6 +126,7 @@ def admitted(database: Database, rng: np.random.Generator, share: np.ndarray) ->
     return releases
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("backend", ["sqlite"])
 @pytest.mark.parametrize("seed", range(30))
 def test_no_mix_that_is_admitted_exceeds_the_budget(database: Database, seed: int) -> None:

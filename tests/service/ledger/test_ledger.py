@@ -273,6 +273,7 @@ def test_the_database_itself_refuses_what_is_over_a_limit(books: Books) -> None:
 # Against a model of integers
 
 
+@pytest.mark.few(1)
 def test_the_ledger_is_a_model_of_integers(books: Books) -> None:
     class OnThisDatabase(LedgerModel):
         pass

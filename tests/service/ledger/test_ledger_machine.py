@@ -202,6 +202,7 @@ class Crashes(LedgerModel):
         super().teardown()
 
 
+@pytest.mark.few(1)
 def test_the_ledger_is_a_model_of_integers_through_crashes(database: Database) -> None:
     class OnThisDatabase(Crashes):
         pass

@@ -21,6 +21,7 @@ def exact_delta(epsilon: float, mu_squared: int) -> mpf:
         return ncdf(mu / 2 - e / mu) - exp(e) * ncdf(-mu / 2 - e / mu)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("number", [2, 12, 100])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (3.0, 1e-4)])
 def test_windows_together_promise_the_least_that_their_sums_guarantee(

@@ -95,6 +95,7 @@ def test_the_releases_of_all_admitted_queries_are_within_the_budget_in_exact_ari
     assert run * k <= 1
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("k", [3, 7, 49, 200])
 @pytest.mark.both
 def test_the_ledger_admits_k_parts_of_a_budget_and_refuses_one_more(database: Database, k: int) -> None:

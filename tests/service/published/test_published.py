@@ -238,6 +238,7 @@ def test_a_name_is_its_publishers_for_good(scene: Scene) -> None:
     problem(other.analyst.put(scene.path, json=taken), 409, "name-taken")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["Upper", "1st", "with-dash", "a.b", "a" * 64, "é", "a b", "x;drop"])
 def test_names_are_those_that_every_database_takes(scene: Scene, name: str) -> None:
     answer = scene.analyst.put(f"/v1/published/{name}", json={"job": scene.job})

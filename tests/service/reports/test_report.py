@@ -323,6 +323,7 @@ def test_callers_have_few_reports_made_at_a_time() -> None:
         asyncio.run(another())
 
 
+@pytest.mark.costly
 def test_a_long_record_takes_no_more_memory_than_a_short_one(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -303,6 +303,7 @@ def test_a_group_that_a_person_is_out_of_opens_nothing_from_the_next_token_on(la
     assert lab.person("bob").get("/v1/me").json()["role"] == "analyst"
 
 
+@pytest.mark.costly
 def test_keys_that_the_provider_changes_are_followed_and_a_silence_is_survived(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,13 +1,10 @@
 """What owners and analysts see of each other, and of changes; who may call what is in `audit.access`."""
 
 import json
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from hashlib import sha256
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,13 +24,11 @@ from privest_service.jobs.models import Job
 from privest_service.ledger import charges, entries
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
-from privest_service.ledger.receipts import Receipt, signed_by
 from privest_service.ledger.units import INFORMATIVE_CAP, PROBABILITY, Limits
 from privest_service.owners.service import create_owner
 from privest_service.problems import NotFound
 from privest_service.security.principals import Principal
 from privest_service.security.service import create_analyst
-from testing.commands import PRIVEST, run
 from testing.server import (
     HANG_GUARD,
     SPD3,
@@ -87,54 +82,6 @@ def test_an_owner_sees_the_charge_and_not_the_answer(everyone: dict[str, Any]) -
     number = repr(asked["estimate"]["point"][0][0])
     for path in (f"/v1/jobs/{job}", f"/v1/jobs/{job}/receipt", f"/v1/owners/{everyone['owner'].id}/ledger"):
         assert number not in everyone["owner"].get(path).text
-
-
-def test_the_owner_s_receipt_is_signed_over_the_chain_and_the_answer(everyone: dict[str, Any]) -> None:
-    job, owner = everyone["names"]["JOB"], everyone["owner"]
-    receipt = Receipt.model_validate_json(owner.get(f"/v1/jobs/{job}/receipt").content)
-    assert owner.get(f"/v1/jobs/{job}").json()["receipt"] == receipt.model_dump()
-    assert signed_by(receipt, receipt.public_key)
-    entry = owner.ledger()[0]
-    # The owner's, that of the dataset, that of the grant.
-    assert (entry["seq"], entry["hash"]) in {(e.seq, e.hash) for e in receipt.statement.entries}
-    assert len(receipt.statement.entries) == 3
-    for change in ({"answer": "0" * 64}, {"job": "job_x"}, {"entries": []}):
-        forged = receipt.model_copy(update={"statement": receipt.statement.model_copy(update=change)})
-        assert not signed_by(forged, receipt.public_key)
-
-
-def test_an_analyst_s_receipt_commits_to_the_entries_and_tells_nothing_of_them(
-    everyone: dict[str, Any], tmp_path: Path
-) -> None:
-    job, owner, granted = everyone["names"]["JOB"], everyone["owner"], everyone["granted"]
-    text = granted.get(f"/v1/jobs/{job}/receipt").text
-    receipt = Receipt.model_validate_json(text)
-    assert granted.get(f"/v1/jobs/{job}").json()["receipt"] == receipt.model_dump()
-    assert signed_by(receipt, receipt.public_key)
-    full = Receipt.model_validate_json(owner.get(f"/v1/jobs/{job}/receipt").content).statement
-    assert receipt.statement.entries == []
-    assert receipt.statement.commitments == sorted(str(entry.commitment) for entry in full.entries)
-    for entry in full.entries:
-        committed = f"privest receipt entry {entry.salt} {entry.hash}".encode()
-        assert entry.commitment == sha256(committed).hexdigest()
-        for secret in (str(entry.account), entry.hash, str(entry.salt)):
-            assert secret not in text
-    # Whoever has the owner's export can tell that it is of the same entries, and no forgery.
-    forged = receipt.model_copy(deep=True)
-    forged.statement.commitments[0] = "0" * 64
-    for name, held, status, says in (
-        ("true", receipt, 0, "0 faults"),
-        ("forged", forged, 1, "does not commit to the entries"),
-    ):
-        (tmp_path / "ledger.jsonl").write_text(owner.get(f"/v1/owners/{owner.id}/ledger/export").text)
-        (tmp_path / f"{name}.json").write_text(held.model_dump_json())
-        arguments = ["--export", str(tmp_path / "ledger.jsonl"), "--key", receipt.public_key]
-        arguments += ["--receipt", str(tmp_path / f"{name}.json")]
-        done = run([PRIVEST, "verify-ledger", *arguments], os.environ)
-        assert (done.returncode, says in done.stdout) == (status, True), done.stdout
-
-
-# Keys
 
 
 @pytest.mark.parametrize("role", ["owner", "analyst"])

@@ -370,6 +370,23 @@ def test_a_token_is_of_a_type_that_opens_something(known_keys: Tokens) -> None:
         assert known_keys.read(signed(head | {"typ": kind}, claims("own_1"))) is None, kind
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"aud": "another service"}, id="audience"),
+        pytest.param({"iss": "https://elsewhere.example"}, id="issuer"),
+        pytest.param({"exp": 0}, id="over"),
+        pytest.param({"nbf": 2**40}, id="too early"),
+        *(pytest.param({name: None}, id=f"no {name}") for name in ("aud", "iss", "exp", "sub")),
+    ],
+)
+def test_a_token_that_is_for_somebody_else_or_over_is_not_good(
+    known_keys: Tokens, changed: dict[str, Any]
+) -> None:
+    assert known_keys.read(token("own_1", EC, "ES256"))
+    assert known_keys.read(token("own_1", EC, "ES256", **changed)) is None
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
     lambda part: st.lists(part, max_size=3) | st.dictionaries(st.text(max_size=5), part, max_size=3),

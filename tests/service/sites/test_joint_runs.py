@@ -56,6 +56,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "about", "options"), CASES)
 def test_all_estimators_come_to_one_answer_which_every_ledger_is_charged_for(
     two: dict[str, Sites], kind: str, about: str, options: dict[str, Any]
@@ -84,6 +85,7 @@ def test_all_estimators_come_to_one_answer_which_every_ledger_is_charged_for(
         )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("kind", "rows", "schema", "options"),
     [
@@ -118,6 +120,7 @@ def test_synthetic_rows_need_no_site(two: dict[str, Sites]) -> None:
     assert (job["state"], job["dummy"]) == ("committed", True)
 
 
+@pytest.mark.costly
 def test_datasets_here_and_at_sites_are_not_asked_about_together(two: dict[str, Sites]) -> None:
     them = two["points"]
     owner = them.hub.owner()

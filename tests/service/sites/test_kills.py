@@ -114,6 +114,7 @@ def charged(site: Site) -> dict[str, tuple[str, str, int]]:
     return found
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kills", [6, pytest.param(1000, marks=pytest.mark.prove)])
 def test_whoever_is_killed_nothing_is_overspent_and_nothing_is_answered_free_or_twice(
     tmp_path: Path, new_database: Callable[[str], str], kills: int

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from privest import manifolds
 from privest_service.database import Database, now
@@ -26,6 +27,7 @@ def _lease_ends(server: Server) -> None:
     database.close()
 
 
+@pytest.mark.costly
 def test_a_run_of_three_goes_on_without_one_that_is_killed(
     tmp_path: Path, new_database: Callable[[str], str]
 ) -> None:

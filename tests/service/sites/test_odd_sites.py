@@ -62,6 +62,7 @@ def holds(site: Site) -> bool:
         return verify(lines(session, site.world.owner), [SIGNER.public_key]).faults == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("off", [timedelta(days=400), -timedelta(days=400), timedelta(hours=3)])
 def test_no_clock_is_held_against_another(them: Together, off: timedelta) -> None:
     them.sites[0].clock = off

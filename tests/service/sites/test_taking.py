@@ -68,6 +68,7 @@ def test_the_same_question_again_is_charged_once(database: Database, world: Worl
         assert len(session.scalars(select(Job).where(Job.part_of.is_(None))).all()) == 1
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_refused_and_charges_nobody(
     database: Database, world: World, taking: Taking, lie: str

@@ -77,6 +77,7 @@ CASES: list[tuple[str, dict[str, Any], Callable[[int], np.ndarray], dict[str, An
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "schema", "rows", "options"), CASES, ids=[case[0] for case in CASES])
 def test_no_row_goes_over_it_and_each_answer_is_one_request(
     over_wires: tuple[Sites, list[Wire]],

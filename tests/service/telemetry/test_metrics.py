@@ -74,6 +74,7 @@ def verify(server: Server, owner: Caller) -> None:
         assert desk.post("/ledger/verify", data={"token": token}).status_code == 200
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["postgresql"])
 def test_what_is_told_and_what_is_not(start_server: Callable[..., Server]) -> None:
     address = free_address()

@@ -83,6 +83,7 @@ def seconds(span: Span) -> float:
     return (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_traces_of_requests(start_server: Callable[..., Server], collector: Collector) -> None:
     server = start_server(

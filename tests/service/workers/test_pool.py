@@ -42,6 +42,7 @@ class Stuck:
         return time.sleep, (60.0,)
 
 
+@pytest.mark.costly
 def test_workers_that_take_up_nothing_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "_STALLED", 1.0)
     processes = worker_pool.Processes(1, 2**31)

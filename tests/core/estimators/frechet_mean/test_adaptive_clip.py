@@ -50,6 +50,7 @@ def best(space, rows):
     return min(ends, key=lambda end: end[0])[1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("manifold", "radius", "gap"),
     [

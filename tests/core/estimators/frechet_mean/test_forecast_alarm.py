@@ -26,6 +26,7 @@ def shorter(monkeypatch: pytest.MonkeyPatch, *, stated: bool) -> None:
     monkeypatch.setattr(column_means, "run", run)
 
 
+@pytest.mark.few(17)
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 def test_no_ordinary_answer_is_far_better_than_its_forecast(case: Case) -> None:
     answers(case, 3, seed=11)

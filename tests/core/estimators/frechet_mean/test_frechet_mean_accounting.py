@@ -201,6 +201,7 @@ def test_the_noise_drawn_over_batches_pays_for_the_plan(options, manifold, epsil
     assert shape.space.dist(answer, shape.search_center) <= 1.0 + 1e-9
 
 
+@pytest.mark.few(2)
 @each_stochastic
 def test_the_noise_drawn_over_batches_is_private_by_another_accountant(options):
     """dp-accounting, on its own grid: δ(ε) of full gradients and batches together, within the request."""
@@ -216,6 +217,7 @@ def test_the_noise_drawn_over_batches_is_private_by_another_accountant(options):
     assert 0.2 * target.delta < whole.get_delta_for_epsilon(target.epsilon) <= target.delta
 
 
+@pytest.mark.few(2)
 @each_stochastic
 def test_mutants_that_draw_too_little_noise_are_caught(options):
     shape = PointsMetadata(300, MANIFOLDS[0], radius=1.0)

@@ -38,6 +38,7 @@ def summary(case: PointsCase) -> tuple[int, float, float]:
     return int(np.sum(off <= stated)), error, float(np.median(stated) / np.quantile(off, 0.95))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", CASES)
 def test_regions_hold_the_mean_and_are_not_wide(name: str) -> None:
     """With a coverage of .95, 87 of 100 regions or fewer hold the mean in one of 600 such tests."""
@@ -52,6 +53,7 @@ def test_a_case_whose_region_is_wide_says_why() -> None:
     assert all(each.uncertainty and each.uncertainty.warnings for each in found)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ["matrices 3×3, two clusters", "hyperbolic 5, two clusters"])
 def test_a_shift_to_the_centre_of_the_ball_saves_noise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients that keep the logarithm of the centre need a wider clip, and so more noise."""

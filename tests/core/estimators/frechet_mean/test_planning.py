@@ -106,6 +106,7 @@ def test_bad_options_are_refused_without_echo(shape, options):
     assert "nan" not in str(refusal.value)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("shape", [SPHERE, SPD, PointsMetadata(5, {"name": "euclidean", "dim": 2})])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("steps", [1, 50, 155, 400, 1000])
@@ -125,6 +126,7 @@ def scene(manifold, n, spread, seed):
     return shape, space.exp_coordinates(space.reference, c)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize(
     ("name", "dim"),
@@ -171,6 +173,8 @@ def test_batches_are_refused_without_delta(solver):
         frechet_mean.plan(FrechetMeanSpec(diagnostics=False, solver=solver), SPHERE, PrivacyTarget(1.0, 0.0))
 
 
+@pytest.mark.costly
+@pytest.mark.few(1)
 @pytest.mark.sparse
 @pytest.mark.parametrize("solver", ["rsgd", "rsvrg"])
 @pytest.mark.parametrize("rate", [1e-12, 1.0])
@@ -191,6 +195,7 @@ def test_fixed_batches_have_the_size_that_was_meant(n, asked, batch):
     assert plan.releases[0].divisor == pytest.approx(batch, rel=1e-12)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("n", [2000, 10**5, 10**6])
 @pytest.mark.parametrize("solver", ["rsgd", "rsvrg"])
 def test_defaults_are_planned_at_the_default_delta(n, solver):

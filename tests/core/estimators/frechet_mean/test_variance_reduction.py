@@ -45,6 +45,7 @@ def answer(plan, rows):
     return frechet_mean.run(plan, Gate(Records(rows, threads=1), plan.statistics, plan.releases))
 
 
+@pytest.mark.few(3)
 @each_manifold
 @each_option
 def test_the_mean_is_found_from_the_edge_of_the_ball(manifold, options):
@@ -59,6 +60,7 @@ def test_the_mean_is_found_from_the_edge_of_the_ball(manifold, options):
     assert space.dist(answer(plan, rows), mean) < 0.06
 
 
+@pytest.mark.few(2)
 @pytest.mark.sparse
 @each_option
 @pytest.mark.parametrize(
@@ -138,6 +140,7 @@ def test_one_run_alone_ends_at_its_last_iterate():
     assert end == pytest.approx(0.06)
 
 
+@pytest.mark.few(1)
 @each_manifold
 def test_a_change_clipped_short_runs_past_the_mean_and_is_warned_of(manifold):
     """With C₁ = C₀/4 the full gradient of a far anchor is never taken back: an epoch ends beyond the mean."""

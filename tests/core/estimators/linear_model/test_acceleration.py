@@ -291,6 +291,7 @@ def planned(solver=None, n=5000, epsilon=1.0, delta=1e-6, **options):
     return logistic_regression.plan(LogisticSpec(solver=solver, **options), shape_of(n), target)
 
 
+@pytest.mark.few(3)
 @pytest.mark.sparse
 @noises
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -318,6 +319,7 @@ def test_random_batches_are_used_where_they_are_asked_for(delta):
         )
 
 
+@pytest.mark.few(3)
 @noises
 @pytest.mark.parametrize("solver", ["gd-opt", "hb-opt", "nag-opt", "masg-opt"])
 def test_dividing_the_noise_pays(solver, delta):
@@ -362,6 +364,7 @@ def test_choices_out_of_range_are_refused_in_words(options, said):
         planned(**options)
 
 
+@pytest.mark.few(4)
 @pytest.mark.sparse
 # Batches are composed on a grid that grows with ε: at 1e4 one plan takes up to a minute.
 @pytest.mark.parametrize(

@@ -127,6 +127,7 @@ def check(plan, drawn):
     return runs
 
 
+@pytest.mark.few(8)
 @each
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_noise_drawn_pays_for_the_plan(solver, delta, batch, classes):
@@ -136,6 +137,7 @@ def test_the_noise_drawn_pays_for_the_plan(solver, delta, batch, classes):
         assert plan.cost.mu_squared < 1.0 * 8 * log(2)
 
 
+@pytest.mark.costly
 @settings(max_examples=60, derandomize=True)
 @given(
     solver=st.sampled_from(SOLVERS),
@@ -158,6 +160,7 @@ def test_so_it_does_for_other_choices(solver, epsilon, delta, batch, steps, pena
     check(plan, run(plan))
 
 
+@pytest.mark.few(8)
 @each
 def test_mutants_that_draw_too_little_noise_are_caught(solver, delta, batch):
     """Half of it, one part in twenty less of it, a step more, a smaller batch."""

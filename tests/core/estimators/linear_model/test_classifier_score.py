@@ -92,6 +92,7 @@ def test_the_accuracy_of_a_fitted_classifier_as_it_was_answered(count, delta):
     assert found.accuracy is None
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("length", [0.05, 1.0, 20.0])
 @pytest.mark.parametrize(
     "kind",
@@ -142,6 +143,7 @@ def spread_is(found, stated, kurtosis=3.0):
     return low <= worth * float(np.mean(np.square(found))) / stated**2 <= high
 
 
+@pytest.mark.few(1)
 @pytest.mark.sparse
 @metrics
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
@@ -331,6 +333,7 @@ def test_a_histogram_has_no_more_noise_with_delta_0_than_one_laplace_variate_a_b
 LAWS = ("laplace", "gaussian")
 
 
+@pytest.mark.few(1)
 @pytest.mark.sparse
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])

@@ -296,6 +296,7 @@ def _parted():
     return "parted", np.column_stack([x, x[:, 0] > 0])
 
 
+@pytest.mark.few(6)
 @pytest.mark.sparse
 @pytest.mark.parametrize("options", SOLVERS, ids=str)
 @pytest.mark.parametrize("place", range(5))

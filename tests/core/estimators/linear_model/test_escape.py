@@ -139,6 +139,7 @@ def right(found, rows, true):
     return np.mean(np.array(found.predict(rows[:, :D])).astype(float) == true)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.4])
 def test_the_sigmoid_loss_resists_labels_that_are_wrong_on_one_side(share):
     scores = {"logistic": [], "sigmoid": []}
@@ -174,6 +175,7 @@ def test_spider_with_bounded_loss_resists_wrong_labels():
     assert right(fit(rows, loss="sigmoid", solver="spider")[1], rows, true) > 0.92
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("loss", BOUNDED)
 @pytest.mark.parametrize("n", [1_500, 20_000])
 def test_spider_answers_whatever_rows_hold(loss, n):
@@ -193,6 +195,7 @@ def test_what_zero_loses_is_the_area_under_the_slope():
         assert problem.excess == pytest.approx(area, rel=1e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("loss", BOUNDED)
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("n", [60, 20_000])

@@ -27,6 +27,7 @@ INDEPENDENT = 40
 """Fewest squares that each mean below is taken of."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("law", "n", "runs"),
     [

@@ -142,6 +142,7 @@ def fit(rows, count, epsilon, delta=1e-6, **options):
     return logistic_regression.run(planned, Gate(Records(rows), planned.statistics, planned.releases))
 
 
+@pytest.mark.few(3)
 @counts
 @pytest.mark.parametrize("solver", ["newton", "clipped", "nag-opt", "gd"])
 def test_with_much_privacy_to_spend_classes_are_told_apart(count, solver):

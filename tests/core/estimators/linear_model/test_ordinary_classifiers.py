@@ -63,6 +63,7 @@ def questions():
 QUESTIONS = dict(questions())
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_default_is_no_worse_than_a_textbook_and_its_intervals_hold(name, epsilon):

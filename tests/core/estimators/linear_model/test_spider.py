@@ -204,6 +204,7 @@ def test_without_noise_it_takes_a_hessian_to_leave_a_saddle(loss):
     assert loss.value(descent.answer) < 0.2 * loss.value(loss.start())
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("loss", [Quartic(5), *SADDLES], ids=lambda loss: type(loss).__name__)
 @pytest.mark.parametrize("seed", range(3))
 def test_with_noise_it_does_sooner_with_escapes_than_without(loss, seed):
@@ -331,6 +332,7 @@ def surely_falls(gradient, hessian, way, e, h, rho):
     return -(gradient @ way + e * r + (way @ hessian @ way + h * r**2) / 2 + rho * r**3 / 6)
 
 
+@pytest.mark.costly
 @RUN
 @given(
     seed=st.integers(0, 1000),
@@ -560,6 +562,7 @@ def test_the_curvature_at_the_answer_is_seen_by_records_that_were_kept_for_it():
         curved.least(curved.descent.answer)
 
 
+@pytest.mark.costly
 def test_a_minimum_and_a_saddle_are_told_apart_and_the_stated_doubt_covers():
     """One in 20 may be off by more than the doubt: more than three of 30 in less than .07 of tests."""
     loss = Quartic(5)

@@ -82,6 +82,7 @@ def test_both_ways_spend_the_same_releases():
     assert sum(r.count for r in plan.releases if r.statistic == "distances") == 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.sparse
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 @pytest.mark.parametrize("rank", [1, 2, 4])
@@ -100,6 +101,7 @@ def test_plain_pca_lies_within_its_radius_and_loses_little_beside_the_squared_lo
     assert np.sqrt(np.mean(np.square(mine))) < 1.5 * np.sqrt(np.mean(np.square(theirs)))
 
 
+@pytest.mark.costly
 def test_a_robust_answer_lies_within_its_radius_of_the_one_without_noise():
     rows, space = haystack(), Grassmann(DIM, RANK)
     exact = answer(rows, ScriptedNoise()).basis
@@ -150,6 +152,7 @@ BAD = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.sparse
 @pytest.mark.parametrize("options", [{}, {"loss": "squared"}, {"loss": "absolute"}, {"loss": "bounded"}])
 @pytest.mark.parametrize("name", BAD)
@@ -161,6 +164,7 @@ def test_where_nothing_can_be_learned_the_region_is_wide_and_warned_of(name, opt
         assert found.radius_95 <= sqrt(RANK) * pi / 2 + 1e-9
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("loss", ["absolute", "bounded", "redescending"])
 def test_a_loss_that_was_chosen_has_an_error_of_its_own(loss):
     """20 runs: where 95 % are due, chance has fewer than 16 hits once in 400."""

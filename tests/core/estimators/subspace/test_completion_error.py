@@ -52,6 +52,7 @@ def runs(name, rank, epsilon, count):
 
 # An honest radius holds each run with probability .95, all tables about alike: of 160 runs, fewer than 140
 # with a probability of 4·10⁻⁵.
+@pytest.mark.few(1)
 @pytest.mark.parametrize("epsilon", [1.0, 5.0])
 def test_answers_lie_within_their_radius(epsilon):
     inside = []
@@ -76,6 +77,7 @@ def test_a_radius_is_not_padded():
     assert told >= 4
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
 @pytest.mark.parametrize("name", TABLES)
 def test_errors_lie_within_the_unfavourable_case_of_the_forecast(name, epsilon):

@@ -138,6 +138,7 @@ BAD = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", BAD)
 def test_bad_tables_have_finite_answers_with_an_honest_radius_and_a_warning_where_they_are_useless(name):
     """20 runs: where 95 % are due, chance has fewer than 16 once in 400."""

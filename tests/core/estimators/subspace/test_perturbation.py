@@ -29,6 +29,7 @@ def noisy(rng, values, rank, entry):
     return found[::-1], float(np.linalg.norm(np.arccos(np.clip(cosines, 0, 1))))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("values", "rank", "entry", "widest"), SPECTRA.values(), ids=SPECTRA)
 def test_the_radius_holds_the_distance_in_93_of_100_runs(values, rank, entry, widest):
     """Where 95 % are due, chance has fewer than 178 hits in 200 runs once in 1e4.

@@ -29,6 +29,7 @@ def planned(n=1000, dim=8, rank=2, target=TARGET, **options):
     return robust_pca.plan(RobustPCASpec(rank, **options), VectorsMetadata(n, dim), target)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_same_facts_give_the_same_plan_and_no_row_is_read(solver, monkeypatch):
     def read(*_):
@@ -92,6 +93,7 @@ BAD = [
 ]
 
 
+@pytest.mark.few(18)
 @pytest.mark.parametrize(("options", "words"), BAD)
 def test_what_is_out_of_range_is_refused_in_clear_words(options, words):
     with pytest.raises(ValueError, match=words):
@@ -228,6 +230,7 @@ def crowded(n=6000, dim=10, rank=2, seed=0):
     return rows, truth
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("dim", "rank", "epsilon", "start"),
     [
@@ -255,6 +258,7 @@ def test_variance_reduced_steps_find_the_principal_subspace(dim, rank, epsilon, 
 HAYSTACK = {"ggd": 1e-5, "sggd": 1e-5} | dict.fromkeys(SOLVERS[2:], 4e-3)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_every_solver_finds_the_subspace_of_a_haystack(solver):
     rows, truth = haystack()
@@ -320,6 +324,7 @@ def test_a_start_by_reaper_is_used_and_finds_the_way():
     assert off(rows, 2, start="reaper", loss="absolute", steps=60, consensus=True)[0] < 1e-4
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("solver", SOLVERS[2:])
 def test_wide_rows_are_relaxed_within_a_sketch(solver):
     rows = axes_haystack(2500, 310, 2, inliers=0.8)

@@ -163,6 +163,7 @@ def test_the_noise_drawn_pays_for_the_plan(options, epsilon, delta):
         assert np.linalg.norm(answer.center) <= BOUND * (1 + 1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("options", [*SAMPLED[:2], *SAMPLED[5:7], REDUCED[0], REDUCED[5]], ids=label)
 def test_the_noise_drawn_is_private_by_another_accountant(options):
     """dp-accounting, on its own grid: δ(ε) of full sums and batches together, within the request."""
@@ -216,6 +217,7 @@ def plan_of_hardly_any_noise(*options):
     return plan_of(dict(options), target=target)
 
 
+@pytest.mark.few(48)
 @pytest.mark.parametrize(
     "options", [FULL[0], *FULL[8:10], *FULL[12:], *SAMPLED[:5:2], SAMPLED[6], *REDUCED[:3]], ids=label
 )

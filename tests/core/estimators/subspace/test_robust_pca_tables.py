@@ -82,6 +82,7 @@ def test_means_have_half_of_the_budget_and_decisions_a_tenth_of_the_rest_at_most
     assert not any("without low and high" in words for words in plan.warnings)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", [NUMBERS, MIXED], ids=["numbers", "mixed"])
 def test_an_answer_lies_within_its_radius_of_the_subspace_that_it_names_and_is_as_near_as_one_moment(columns):
     """60 runs: where 95 % are due, chance has fewer than 51 once in 500. A ratio of 1.1 is due."""

@@ -101,6 +101,7 @@ def test_it_is_a_smooth_loss_with_the_derivatives_of_its_formula(loss: SmoothLos
             np.testing.assert_allclose(hessian[i], (ahead - behind) / (2 * width), atol=1e-8)
 
 
+@pytest.mark.few(2)
 @losses
 def test_no_row_is_beyond_the_bounds_and_some_reach_them(loss):
     """G, M and ρ over rows of every length and points of every size."""

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 LINES, FUNCTION_LINES, PARAMETERS = 800, 60, 8
 
 EXCEPTIONS = {
