@@ -71,8 +71,3 @@ def test_without_that_history_there_is_nothing_to_look_at(tmp_path: Path, reposi
     assert check(Path("/")).returncode == 0
     commit(repository, "x" * 90)
     assert check(repository).returncode == 0  # another project, or a shallow copy of this one
-
-
-def test_this_project_keeps_it() -> None:
-    told = check(ROOT)
-    assert told.returncode == 0, told.stdout

@@ -261,7 +261,7 @@ def test_files_of_a_web_server(server: Server, folder: Path) -> None:
     with ThreadingHTTPServer(
         ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder))
     ) as web:
-        threading.Thread(target=web.serve_forever, daemon=True).start()
+        threading.Thread(target=web.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         url = f"http://127.0.0.1:{web.server_port}/deep"
         name = connected(server, owner, kind="object-store", url=url, options={"allow_http": True})
         assert registered(owner, f"{name}:er/rows.npy")["fingerprint"] == uploaded(owner)["fingerprint"]
@@ -508,7 +508,7 @@ def test_more_than_was_said(start_server: Callable[..., Server], folder: Path) -
     owner = server.owner()
     (folder / "many.csv").write_bytes(csv_of(np.full((50_000, 2), 0.1)))
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Understating, directory=str(folder))) as web:
-        threading.Thread(target=web.serve_forever, daemon=True).start()
+        threading.Thread(target=web.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         url = f"http://127.0.0.1:{web.server_port}"
         name = connected(server, owner, kind="object-store", url=url, options={"allow_http": True})
         refused(owner, f"{name}:many.csv", says="at most 200000")

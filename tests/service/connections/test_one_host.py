@@ -51,7 +51,7 @@ class Web:
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         if tls:
             self.http.socket = tls.wrap_socket(self.http.socket, server_side=True)
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.http.server_port}"
 
 
@@ -235,7 +235,7 @@ def proxy() -> Iterator[tuple[str, list[str]]]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     yield f"http://me:p%40ss@127.0.0.1:{server.server_port}", asked
     server.shutdown()
     server.server_close()

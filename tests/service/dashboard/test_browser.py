@@ -45,7 +45,7 @@ class _Pages(BaseHTTPRequestHandler):
 def _served(**pages: tuple[int, str, str]) -> Iterator[_Site]:
     found = {f"/{name.replace('__', '/')}": page for name, page in pages.items()}
     with ThreadingHTTPServer(("127.0.0.1", 0), type("_Here", (_Pages,), {"pages": found})) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         yield _Site(f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
 

@@ -254,7 +254,7 @@ def test_the_platforms_keys_and_clock_are_looked_at(settings: Callable[..., None
     settings(token_issuer="https://id.example", token_keys=f"http://{free_address()}/keys")  # noqa: S106
     assert re.match("platform: PRIVEST_TOKEN_KEYS has no key set: Connection refused", one("fix"))
     with HTTPServer(("127.0.0.1", 0), _KeySet) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         settings(token_keys=f"http://127.0.0.1:{server.server_port}/keys")
         assert found("fix") == []
         assert {"platform: PRIVEST_TOKEN_KEYS has 2 keys. ", "clock: agrees with the platform's. "} <= set(
@@ -323,7 +323,7 @@ def test_the_certificate_that_the_hub_shows_is_looked_at(
     context.load_cert_chain(file)
     with HTTPServer(("127.0.0.1", 0), _KeySet) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         settings(hub_url=f"https://127.0.0.1:{server.server_port}", hub_key=PASSWORD, hub_analyst="anl_1")
         assert "the server of PRIVEST_HUB_URL shows none that is good: self-signed" in one("fix")
         settings(hub_ca_file=file)

@@ -34,7 +34,7 @@ def scim(answer: Callable[[int], tuple[int, Any]]) -> Iterator[str]:
             pass
 
     http = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
+    threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     yield f"http://127.0.0.1:{http.server_address[1]}/scim/v2/"
     http.shutdown()
     http.server_close()

@@ -79,7 +79,7 @@ class Issuer:
 
         self.http = HTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self.http.server_address[1]}/keys"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
 
 @pytest.fixture
@@ -447,7 +447,7 @@ def test_an_rsa_key_that_is_too_short_is_not_used(tmp_path: Path) -> None:
 
 def test_keys_are_fetched_from_where_the_settings_say_and_nowhere_else(issuer: Issuer) -> None:
     away = HTTPServer(("127.0.0.1", 0), redirects_to(issuer.address))
-    threading.Thread(target=away.serve_forever, daemon=True).start()
+    threading.Thread(target=away.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     with pytest.raises(Unavailable):
         reads(f"http://127.0.0.1:{away.server_address[1]}/keys").read(token("own_1"))
     away.shutdown()

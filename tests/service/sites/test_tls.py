@@ -103,7 +103,7 @@ class TlsServer(HTTPServer):
         self._context.verify_mode = ssl.CERT_REQUIRED
         self._context.load_cert_chain(certificate)
         self.url = f"https://127.0.0.1:{self.server_port}"
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
         plain, address = super().get_request()
