@@ -57,7 +57,7 @@ page. `python -m audit NAME` makes one attack again, alone. With `--long` it wri
 holds if the attack proves less than what is claimed, *and* proves more where the claim is broken on purpose:
 an attack that sees nothing proves nothing. All statistical bounds of one run of each line together are wrong
 with a probability of at most {1 - CONFIDENCE:.1%} (Clopper and Pearson, with Bonferroni's correction). `make
-test` makes every attack in a quick form, and `make prove` in this one.
+test-all` makes every attack in a quick form, `make test` one of each kind, and `make prove` all in this one.
 """
 
 

@@ -1,4 +1,4 @@
-"""Every line of the audit in its quick form, the long one in `make prove`, and the bounds they rest on.
+"""Lines of the audit in their quick form, the long ones in `make prove`, and the bounds they rest on.
 
 False alarms: all bounds together are wrong once in a thousand reports at most, by their correction.
 """

@@ -47,6 +47,7 @@ def test_a_section_is_older_than_its_code_once_that_does_something_else(
     assert _told(page) == (["sums"] if stale else [], ["old"])
 
 
+@pytest.mark.costly
 def test_whoever_starts_a_server_measures_the_service() -> None:
     found, left = set[str](), ["benchmarks.ledger_load"]
     while left:

@@ -337,6 +337,7 @@ def test_the_notebook(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     assert owner.budget()["queries"] == 5
 
 
+@pytest.mark.costly
 def test_the_notebook_of_a_table(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """From a frame to means, directions, a classifier and predictions, with no schema written by hand."""
     import nbformat

@@ -341,6 +341,7 @@ def test_what_all_guarantees_are_together_is_said():
     assert [it for it in weak.warnings if it.startswith("dataset 2: delta")]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("metric", ["accuracy", "auc"])
 def test_sampling_errors_are_those_of_weighted_records(metric):
     """Over 300 draws of the rows without noise, the stated error is within 15 % of their spread.

@@ -359,7 +359,7 @@ def test_another_accountant_finds_the_same_price(factorisation, leaves):
     assert accountant.get_epsilon(1e-5) == pytest.approx(ours, rel=2e-3)
 
 
-@pytest.mark.few(1)
+@pytest.mark.costly
 @BOTH
 def test_sizes_and_segments_that_follow_the_answers_cost_no_more(factorisation):
     """The privacy loss of whole adaptive runs, from densities of what was released: E(1 − e^(ε−loss))₊ <= δ.

@@ -55,6 +55,7 @@ def test_gaussian_tails_are_there(keyed):
     assert z.max() < 8
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("size", [1, 2, 5, 66])
 def test_laplace_noise_has_a_gamma_length_and_a_uniform_direction(keyed, size):
     source = SystemNoise(1000)

@@ -88,6 +88,7 @@ def test_batches_of_fixed_size_are_charged_what_their_curve_loses():
     assert 1.0 <= 1.0 / true_epsilon([run], 1e-6) <= 1.02
 
 
+@pytest.mark.costly
 def test_batches_of_several_owners_with_many_kinds_of_noise_are_charged_what_they_lose():
     """Accelerated descents, whose noise changes on the way."""
     spec = LogisticSpec(solver="nag-opt", batch_size=100, steps=200)

@@ -109,6 +109,7 @@ def test_a_plan_foretells_what_is_spent_in_the_end(site: Server, visit: Visit) -
     assert page.locator("tbody td").nth(5).inner_text() == foretold
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("composition", ["gdp", "basic"])
 def test_a_plan_that_is_too_dear_says_what_would_fit(site: Server, visit: Visit, composition: str) -> None:
     owner, visitor = owner_called(site, "Poor", 1.0, composition), visit(site)

@@ -212,6 +212,7 @@ def test_a_pure_budget_is_served_with_laplace_noise(server: Server) -> None:
     assert owner.budget()["spent"]["epsilon"] == pytest.approx(1.0)
 
 
+@pytest.mark.few(2)
 @only_on_sqlite
 @pytest.mark.parametrize(
     "hard",

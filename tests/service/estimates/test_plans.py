@@ -45,6 +45,7 @@ def space_without_a_name(plan: Any) -> None:
     del plan["shape"]["manifold"]["name"]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "change",
     [

@@ -120,6 +120,7 @@ def test_the_page_of_a_plan_says_what_is_not_foretold(owner: Caller) -> None:
     assert "Not foretold is the share of right answers" in page
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_so_it_does_where_several_datasets_are_asked_about(owner: Caller, question: str) -> None:
     kind, schema, options = QUESTIONS[question]

@@ -403,6 +403,7 @@ def signed_faults(told: Iterable[Line], *shown: Receipt) -> list[str]:
     return [fault for fault in found if "mechanism" not in fault]
 
 
+@pytest.mark.few(4)
 @of_one_database
 @pytest.mark.parametrize("forgery", SIGNED_FORGERIES)
 def test_what_was_done_and_signed_anew_shows(database: Database, forgery: str) -> None:

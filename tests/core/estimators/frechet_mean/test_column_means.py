@@ -74,6 +74,7 @@ COVERAGE = 0.85
 FEW = 40
 
 
+@pytest.mark.few(18)
 @pytest.mark.parametrize("case", list(single_columns()), ids=lambda case: case.name)
 def test_ordinary_columns_are_as_good_as_the_textbook(case: Case) -> None:
     found = answers(case, FEW, seed=4)
@@ -84,6 +85,7 @@ def test_ordinary_columns_are_as_good_as_the_textbook(case: Case) -> None:
     assert found.width(case.textbook) <= 1.2
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("case", list(sets_of_columns()), ids=lambda case: case.name)
 def test_sets_of_columns_are_as_good_as_the_textbook(case: Case) -> None:
     found = answers(case, 20, seed=5)
@@ -98,6 +100,7 @@ def test_bounds_that_are_too_wide_cost_little(wide: int, most: float) -> None:
     assert answers(case, FEW, seed=7).error(case.textbook) <= most
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("case", list(open_columns()), ids=lambda case: case.name)
 def test_without_bounds_a_stated_interval_holds(case: Case) -> None:
     found = answers(case, 20, seed=9)

@@ -174,7 +174,6 @@ def test_batches_are_refused_without_delta(solver):
 
 
 @pytest.mark.costly
-@pytest.mark.few(1)
 @pytest.mark.sparse
 @pytest.mark.parametrize("solver", ["rsgd", "rsvrg"])
 @pytest.mark.parametrize("rate", [1e-12, 1.0])

@@ -50,6 +50,7 @@ def test_the_bound_counts_the_error_of_sampling() -> None:
     assert (sampled > whole).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rare", [0.0, 0.01])
 def test_intervals_of_large_tables_hold(rare: float) -> None:
     """The group far off has a hundredth of the records. Of 20 intervals at .95 under 17 hold once in 60."""

@@ -140,7 +140,7 @@ def test_one_run_alone_ends_at_its_last_iterate():
     assert end == pytest.approx(0.06)
 
 
-@pytest.mark.few(1)
+@pytest.mark.costly
 @each_manifold
 def test_a_change_clipped_short_runs_past_the_mean_and_is_warned_of(manifold):
     """With C₁ = C₀/4 the full gradient of a far anchor is never taken back: an epoch ends beyond the mean."""

@@ -306,6 +306,7 @@ def test_every_solver_tells_classes_apart(solver, batch, delta):
     assert np.mean(said == rows[:, -1]) > 0.9
 
 
+@pytest.mark.few(1)
 @noises
 def test_random_batches_are_used_where_they_are_asked_for(delta):
     for solver in SOLVERS:

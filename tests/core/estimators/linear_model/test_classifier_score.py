@@ -143,7 +143,7 @@ def spread_is(found, stated, kurtosis=3.0):
     return low <= worth * float(np.mean(np.square(found))) / stated**2 <= high
 
 
-@pytest.mark.few(1)
+@pytest.mark.costly
 @pytest.mark.sparse
 @metrics
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
@@ -210,6 +210,7 @@ def test_radii_of_plans_are_quantiles_of_their_noise(metric):
             assert expected.radius_95 == pytest.approx(norm.ppf(0.975) * expected.standard_deviation)
 
 
+@pytest.mark.few(1)
 @metrics
 def test_sampling_errors_are_those_of_fresh_rows(metric):
     values, stated = [], []

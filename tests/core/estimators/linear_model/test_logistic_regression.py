@@ -95,6 +95,7 @@ def test_without_noise_descents_find_the_minimiser(count, method):
     np.testing.assert_allclose(found.ravel(), best.x, atol=2e-5)
 
 
+@pytest.mark.few(1)
 @counts
 def test_newton_without_noise_finds_the_minimiser(count):
     """The steps reach the minimiser on rows of which those beyond the bound weigh (bound/length)²."""

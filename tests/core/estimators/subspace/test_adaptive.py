@@ -130,6 +130,7 @@ def test_a_crowd_beside_the_subspace_is_said():
     assert any("rows gather about a direction outside" in warning for warning in warned)
 
 
+@pytest.mark.costly
 def test_the_subspace_beside_two_crowds_is_found():
     """Plain PCA has directions of both crowds, and one selection leaves one of them. There are 20 runs."""
     rows, truth = two_crowds()

@@ -52,7 +52,7 @@ def runs(name, rank, epsilon, count):
 
 # An honest radius holds each run with probability .95, all tables about alike: of 160 runs, fewer than 140
 # with a probability of 4·10⁻⁵.
-@pytest.mark.few(1)
+@pytest.mark.costly
 @pytest.mark.parametrize("epsilon", [1.0, 5.0])
 def test_answers_lie_within_their_radius(epsilon):
     inside = []

@@ -230,7 +230,7 @@ def crowded(n=6000, dim=10, rank=2, seed=0):
     return rows, truth
 
 
-@pytest.mark.few(1)
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("dim", "rank", "epsilon", "start"),
     [

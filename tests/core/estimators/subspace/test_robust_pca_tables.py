@@ -109,6 +109,7 @@ def test_an_answer_lies_within_its_radius_of_the_subspace_that_it_names_and_is_a
     assert "each column divided by half its declared range" in found.uncertainty.of
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", [NUMBERS, MIXED], ids=["numbers", "mixed"])
 def test_the_centre_is_the_mean_of_the_columns_and_its_noise_falls_with_epsilon(columns):
     rows = rows_of(columns)
