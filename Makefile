@@ -68,7 +68,8 @@ test: install chromium prometheus ## every law, route and page, and one of each 
 test-all: check test test-rest ## everything but the long proofs: what a change of many parts needs
 
 test-rest: install chromium prometheus ## what `make test` leaves out of that, or what MINUTES=… allow of it
-	$(PYTEST) --ignore tests/lint -m "costly and not prove" --durations=10 $(if $(MINUTES),--minutes $(MINUTES))
+	$(PYTEST) --ignore tests/lint -m "costly and not prove" --durations=10 \
+	  $(if $(MINUTES),--minutes $(MINUTES) --order $$(git rev-parse HEAD))
 
 quick: install ## laws of the core, and the tests of what changed since BASE (main)
 	@changed=$$($(BIN)/python scripts/changed-tests $(BASE)) && $(PYTEST) -m "$(USUAL)" --durations=5 $(LAWS) $$changed

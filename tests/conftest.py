@@ -71,6 +71,7 @@ def _start(shared: Path) -> dict[str, str]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--minutes`, by which `.ci/run` makes as much of `make test-rest` as its time allows."""
     parser.addoption("--minutes", type=float, help="skip what has not begun after so many minutes")
+    parser.addoption("--order", help="a text by which modules are shuffled: others come first for another")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -81,13 +82,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave most of large grids to `make prove`, some costly ones to `make test-all`; begin with the long."""
     from testing.grids import keep_few, thin
 
     thin(items)
     keep_few(items)
     items.sort(key=lambda item: (item.get_closest_marker("long") is None, _together(item.nodeid) != _PAGES))
+    if order := config.getoption("--order"):
+        items.sort(key=lambda item: crc32(f"{order} {_together(item.nodeid)}".encode()))
 
 
 _PAGES = "tests/service/dashboard"
