@@ -1212,7 +1212,7 @@ def _of_rounding() -> Iterator[Mutant]:
     yield Mutant(
         "cap-given-back",
         "a sum that came to the cap is lowered by a void",
-        f"{ledger_tests}test_a_sum_that_is_not_known_any_more_stays_what_it_is_at_least",
+        f"{ledger_tests}test_a_sum_that_is_not_known_any_more_stays_what_it_is_at_least[sqlite]",
         _put(entries, "moved", lambda spent, amount: min(spent + amount, units.INFORMATIVE_CAP)),
     )
     yield Mutant(

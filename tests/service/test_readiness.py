@@ -34,12 +34,13 @@ from privest_service.readiness import Readiness
 from privest_service.settings import Settings
 from testing.server import ADMIN_KEY, HANG_GUARD, PLAIN, Server, free_address, problem, until
 
+QUICK = (sys.executable, "-m", "testing.quick_checks")
 WITHOUT_ROOTS_RIGHTS = (
     sys.executable,
     "-c",
     # CAP_DAC_OVERRIDE, which lets root write to whatever is read-only.
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 1); os.execv(sys.argv[1], sys.argv[1:])",
-    str(Path(sys.executable).with_name("privest")),
+    *QUICK,
 )
 SILENT = "the database does not answer, or takes no writes"
 REVISION = "the database has the tables of another version of this service"
@@ -131,7 +132,7 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 def test_a_postgresql_that_takes_no_writes_hangs_or_is_gone(tmp_path: Path) -> None:
     with postgres_of_its_own() as (url, folder), ThreadPoolExecutor(60) as callers:
         address = free_address()
-        server = Server(tmp_path, url, metrics_address=address)
+        server = Server(tmp_path, url, QUICK, metrics_address=address)
         try:
             stamp(url, "another")
             becomes(server.url, REVISION)
