@@ -101,7 +101,7 @@ _WITHOUT = [
 """Options of pytest that leave out work which is done elsewhere."""
 
 _USUAL = "not (prove or costly)"
-"""What `make test` runs: a fault that only longer tests see is one that a change could bring in unseen."""
+"""The tests that `make test` runs, by their marks. A change could bring in a fault that only others see."""
 
 _LINES = {
     line.name: line

@@ -203,6 +203,7 @@ def test_lines_are_listed_by_the_module_in_a_checkout(monkeypatch, capsys):
 
 def test_every_test_that_is_to_see_a_fault_exists_and_is_one_of_make_test():
     """Each killer is found by its file and name; its parameters are checked where the fault is tried."""
+    assert f"\nUSUAL := {mutants._USUAL}\n" in (ROOT / "Makefile").read_text()
     assert LINES.keys() >= COSTLY
     assert COSTLY.isdisjoint(mutant.killer for mutant in mutants.MUTANTS)
     killers = {mutant.killer for mutant in mutants.MUTANTS if "::" in mutant.killer}

@@ -315,23 +315,22 @@ def pictures(notebook: Any) -> list[list[str]]:
     ]
 
 
-def executed(stored: Any, **given: Any) -> Any:
-    """A notebook with the outputs that its cells have when they are run again."""
+def executed(name: str, **given: Any) -> tuple[Any, Any]:
+    """An example's notebook as it is stored, and as it is when all of its cells are run again."""
     import nbformat
     from nbclient import NotebookClient
 
-    return NotebookClient(nbformat.from_dict(stored), timeout=round(HANG_GUARD), **given).execute()
+    stored = nbformat.read(ROOT / "examples" / name, as_version=4)
+    client = NotebookClient(nbformat.from_dict(stored), timeout=round(HANG_GUARD), **given)
+    return stored, client.execute()
 
 
 @pytest.mark.costly
 def test_the_notebook(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    import nbformat
-
-    stored = nbformat.read(ROOT / "examples/notebook.ipynb", as_version=4)
     owner = server.owner(3.0)
     monkeypatch.setenv("PRIVEST_URL", server.url)
     monkeypatch.setenv("PRIVEST_KEY", owner.key)
-    run = executed(stored)
+    stored, run = executed("notebook.ipynb")
     assert pictures(run) == pictures(stored)
     assert sum("image/png" in kinds for kinds in pictures(run)) == 4
     assert owner.budget()["queries"] == 5
@@ -340,16 +339,13 @@ def test_the_notebook(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.costly
 def test_the_notebook_of_a_table(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """From a frame to means, directions, a classifier and predictions, with no schema written by hand."""
-    import nbformat
-
-    stored = nbformat.read(ROOT / "examples/table.ipynb", as_version=4)
-    code = "\n".join(cell.source for cell in stored.cells if cell.cell_type == "code")
-    assert len([line for line in code.splitlines() if line]) < 15
     owner = server.owner(3.0)
     monkeypatch.setenv("PRIVEST_URL", server.url)
     monkeypatch.setenv("PRIVEST_KEY", owner.key)
     place = {"metadata": {"path": str(ROOT / "examples")}}
-    run = executed(stored, resources=place)
+    stored, run = executed("table.ipynb", resources=place)
+    code = "\n".join(cell.source for cell in stored.cells if cell.cell_type == "code")
+    assert len([line for line in code.splitlines() if line]) < 15
     assert pictures(run) == pictures(stored)
     assert owner.budget()["queries"] == 3
 

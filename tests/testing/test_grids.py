@@ -1,11 +1,14 @@
 """Thin grids: any two values meet, however they are told, and nothing is lost to `make prove`."""
 
+import subprocess
+import sys
 from itertools import combinations, product
 from pathlib import Path
 
 import pytest
 
-from testing.grids import meeting, thin
+from testing import ROOT
+from testing.grids import keep_few, meeting, thin
 
 BACKENDS = ("sqlite", "postgresql")
 GRID = """
@@ -55,6 +58,7 @@ class Found:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         thin(items)
+        keep_few(items)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.names = tuple(item.name for item in session.items)
@@ -63,7 +67,7 @@ class Found:
 def found(file: Path, name: str = "", marked: str = "not prove") -> list[str]:
     """The names of the tests that are chosen of a file."""
     seen, settings = Found(), file.with_name("pytest.ini")
-    settings.write_text("[pytest]\nmarkers =\n  prove\n  sparse\n  either\n  both\n")
+    settings.write_text("[pytest]\nmarkers =\n  prove\n  costly\n  few\n  sparse\n  either\n  both\n")
     options = ["--collect-only", "-qq", "-pno:xdist", f"--rootdir={file.parent}", f"-c{settings}"]
     pytest.main([*options, "-m", marked, f"{file}{name}"], plugins=[seen])
     return [*seen.names]
@@ -83,6 +87,39 @@ def test_any_two_values_meet_in_few_places(sides: tuple[int, ...]) -> None:
         assert chosen == grid
     else:
         assert len(chosen) <= 1.5 * moving[-1] * moving[-2]
+
+
+FEW = """
+import pytest
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("n", range(12))
+def test_long(n): ...
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("n", range(2))
+def test_short(n): ...
+"""
+
+
+def test_of_a_costly_list_a_few_are_kept_and_spread(tmp_path: Path) -> None:
+    file = tmp_path / "test_lists.py"
+    file.write_text(FEW)
+    kept, left_out = (found(file, marked=marks) for marks in ("not costly", "costly"))
+    assert kept == ["test_long[0]", "test_long[4]", "test_long[8]", "test_short[0]", "test_short[1]"]
+    assert len(left_out) == 9
+
+
+def test_what_begins_too_late_is_skipped_and_another_order_begins_with_another_module() -> None:
+    def run(*options: str) -> str:
+        files = [f"tests/testing/test_{name}.py" for name in ("exact_mean", "grids")]
+        command = [sys.executable, "-m", "pytest", "-n0", *options, *files]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert "6 skipped" in run("--minutes=0", "-k", "any_two_values")
+    assert "6 passed" in run("--minutes=60", "-k", "any_two_values")
+    for order, first in ("a", "exact_mean"), ("b", "grids"):
+        assert run("--collect-only", f"--order={order}").startswith(f"tests/testing/test_{first}.py")
 
 
 @pytest.mark.costly

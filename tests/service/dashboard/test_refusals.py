@@ -160,7 +160,6 @@ def test_every_form_is_among_those_that_are_tried_below() -> None:
     assert routes("POST") == {*FORMS, "/sign-in"}
 
 
-@pytest.mark.few(9)
 @pytest.mark.parametrize("name", FORMS)
 def test_a_form_counts_only_in_a_session_and_with_its_own_token(target: _Target, name: str) -> None:
     form, server = FORMS[name], target.owner.server
@@ -322,7 +321,6 @@ def test_every_page_with_a_place_in_its_path_is_tried_above() -> None:
     assert {pattern(path) for path in routes("GET") if "{" in path} <= {pattern(path) for path in ELSEWHERE}
 
 
-@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("name", "status"),
     [

@@ -211,7 +211,7 @@ def test_a_transaction_that_the_database_ended_is_begun_anew(database: Database)
 
     for _ in range(5):
         attempts.clear()
-        # Rarely the word of PostgreSQL is lost with the connection, which is told as an outage.
+        # Sometimes the connection is closed before PostgreSQL's reason is read: that is an outage.
         with suppress(DatabaseUnavailable):
             assert database.run(work) == 7
             assert len(attempts) == 2

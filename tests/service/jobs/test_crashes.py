@@ -130,7 +130,7 @@ def killed_at(database: Database) -> Iterator[Callable[[World, str, int], bool]]
 
 
 @pytest.mark.either
-@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.costly)])
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.costly)])  # steps from kill to kill
 @pytest.mark.parametrize("end", ["committed", "failed", "voided", "approved", "denied"])
 def test_a_kill_at_any_step_leaves_all_or_nothing_and_nothing_stranded(
     database: Database, killed_at: Callable[[World, str, int], bool], end: str, stride: int

@@ -30,8 +30,8 @@ def refused_by(answer: httpx.Response, scope: str | None) -> None:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A service of these tests, in which the audit plants a fault."""
+def audited_server() -> Iterator[Server]:
+    """A service on SQLite of those tests that see faults which the audit plants in it."""
     with served.alone() as server:
         yield server
 
@@ -73,8 +73,9 @@ def test_datasets_declared_to_hold_the_same_rows_share_a_cap(server: Server, row
     assert owner.budget()["queries"] == 3
 
 
-def test_only_a_declaration_joins_datasets(server: Server, rows: np.ndarray) -> None:
+def test_only_a_declaration_joins_datasets(audited_server: Server, rows: np.ndarray) -> None:
     """Equal rows alone do not: else an analyst could ask by a cap whether two datasets are equal."""
+    server = audited_server
     owner, analyst = server.owner(epsilon=5.0, delta=1e-4), server.analyst()
     one, two, other = (owner.upload(npy(each), WIDE).json() for each in (rows, rows, spd(60, seed=6)))
     assert two["same_rows"] == [one["id"]]
@@ -137,8 +138,9 @@ def test_a_refusal_by_an_own_cap_tells_nothing_of_freezes(server: Server) -> Non
     assert len(set(answers)) == 1
 
 
-def test_a_question_on_several_datasets_tells_of_own_caps_alone(server: Server) -> None:
+def test_a_question_on_several_datasets_tells_of_own_caps_alone(audited_server: Server) -> None:
     """The analyst's own caps on all datasets are looked at first. No one learns who else refuses."""
+    server = audited_server
     poor, rich, analyst = server.owner(0.5, 1e-4, "basic"), server.owner(5.0, 1e-4, "basic"), server.analyst()
     first, second = poor.dataset(), rich.dataset(spd(60, seed=6))
     poor.grant(first, analyst)
