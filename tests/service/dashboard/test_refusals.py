@@ -1,6 +1,7 @@
 """What is refused: forms from elsewhere, pages of other owners, scripts and styles that are not our own."""
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -10,6 +11,7 @@ from sqlalchemy import select
 
 from privest_service.jobs.models import Job
 from privest_service.notices.models import Delivery
+from testing.history import signing_key
 from testing.scenes import (
     Desk,
     Hospital,
@@ -110,11 +112,26 @@ class _Target:
         return desk.post(form.path.format(**self.places), fields, files=files, **how)  # pyright: ignore
 
 
-def _target(site: Server) -> _Target:
-    owner, analyst = owner_called(site, "Zebedee Trust"), analyst_called(site, "Quillon Vane")
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]) -> Iterator[Server]:
+    """A service of these tests alone: they compare all rows, and work that others left changes some."""
+    directory = tmp_path_factory.mktemp("apart")
+    notices = directory / "notices"
+    notices.mkdir()
+    server = Server(
+        directory, new_database("sqlite"), signing_key_file=signing_key(directory), notice_dir=notices
+    )
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _target(apart: Server) -> _Target:
+    owner, analyst = owner_called(apart, "Zebedee Trust"), analyst_called(apart, "Quillon Vane")
     dataset = dataset_called(owner, "Xylophone rows")
     assert owner.grant(dataset, analyst).status_code == 200
-    asking = site.analyst()
+    asking = apart.analyst()
     assert owner.grant(dataset, asking, approval="required").status_code == 200
     quiet = {"kind": "file", "name": "quiet", "events": ["budget.renewed"]}
     channel = owner.post(f"/v1/owners/{owner.id}/channels", json=quiet).json()
@@ -128,7 +145,7 @@ def _target(site: Server) -> _Target:
             "owner": owner.id,
             "dataset": dataset,
             "analyst": analyst.id,
-            "other_analyst": site.analyst().id,
+            "other_analyst": apart.analyst().id,
             "job": job,
             "published": published,
             "theirs": answered(analyst, dataset),
@@ -141,14 +158,16 @@ def _target(site: Server) -> _Target:
 
 
 @pytest.fixture
-def target(site: Server) -> _Target:
-    return _target(site)
+def target(apart: Server) -> _Target:
+    return _target(apart)
 
 
 @pytest.fixture(scope="module")
-def standing(site: Server) -> _Target:
+def standing(apart: Server) -> _Target:
     """One from which nothing is taken: as nobody may, tests can share it."""
-    return _target(site)
+    target = _target(apart)
+    until(lambda: not _under_way(apart))
+    return target
 
 
 def _desk(target: _Target, form: _Form) -> Desk:
@@ -164,6 +183,7 @@ def test_every_form_is_among_those_that_are_tried_below() -> None:
 def test_a_form_counts_only_in_a_session_and_with_its_own_token(target: _Target, name: str) -> None:
     form, server = FORMS[name], target.owner.server
     desk, other = _desk(target, form), _desk(target, form)
+    until(lambda: not _under_way(server))
     token, before = desk.token, everything(server)
     tries: dict[str, dict[str, object]] = {
         "none": {"token": None},
@@ -237,15 +257,15 @@ def test_every_page_asks_for_what_it_does(target: _Target) -> None:
         assert desk.post("/sign-out", token=token).headers["location"] == "/dashboard/sign-in"
 
 
-def test_nobody_is_signed_in_from_another_site(site: Server) -> None:
-    owner = owner_called(site, "Elsewhere")
-    before = everything(site)
+def test_nobody_is_signed_in_from_another_site(apart: Server) -> None:
+    owner = owner_called(apart, "Elsewhere")
+    before = everything(apart)
     answer = httpx.post(
-        f"{site.url}/dashboard/sign-in", data={"key": owner.key}, headers={"Sec-Fetch-Site": "cross-site"}
+        f"{apart.url}/dashboard/sign-in", data={"key": owner.key}, headers={"Sec-Fetch-Site": "cross-site"}
     )
     assert answer.status_code == 403
     assert "set-cookie" not in answer.headers
-    assert everything(site) == before
+    assert everything(apart) == before
 
 
 def test_an_empty_cookie_or_one_of_another_kind_opens_nothing(standing: _Target) -> None:
@@ -299,10 +319,10 @@ ELSEWHERE = {
 }
 
 
-def test_the_pages_of_one_owner_show_nothing_of_another(site: Server, standing: _Target) -> None:
-    stranger = owner_called(site, "Stranger")
+def test_the_pages_of_one_owner_show_nothing_of_another(apart: Server, standing: _Target) -> None:
+    stranger = owner_called(apart, "Stranger")
     own = dataset_called(stranger, "Own rows")
-    desk, hidden = Desk(site, stranger.key), {*NAMES, *standing.places.values()} - {standing.places["seq"]}
+    desk, hidden = Desk(apart, stranger.key), {*NAMES, *standing.places.values()} - {standing.places["seq"]}
     for path, status in ELSEWHERE.items():
         answer = desk.get(path.format(**standing.places), follow_redirects=True)
         assert answer.status_code == status, path
@@ -342,14 +362,14 @@ def test_every_page_with_a_place_in_its_path_is_tried_above() -> None:
     ],
 )
 def test_the_forms_of_one_owner_change_nothing_of_another(
-    site: Server, standing: _Target, name: str, status: int
+    apart: Server, standing: _Target, name: str, status: int
 ) -> None:
-    desk = Desk(site, owner_called(site, "Stranger").key)
-    token, before = desk.token, everything(site)
+    desk = Desk(apart, owner_called(apart, "Stranger").key)
+    token, before = desk.token, everything(apart)
     answer = standing.send(desk, FORMS[name], token=token)
     assert answer.status_code == status
     assert not [name for name in NAMES if name in answer.text]
-    assert everything(site) == before
+    assert everything(apart) == before
 
 
 def test_answers_to_analysts_are_not_the_owners(anna: Hospital, standing: _Target) -> None:
@@ -359,8 +379,8 @@ def test_answers_to_analysts_are_not_the_owners(anna: Hospital, standing: _Targe
     assert standing.places["theirs"] not in desk.get("/answers").text
 
 
-def test_the_administrator_sees_no_page_of_owners(site: Server, standing: _Target) -> None:
-    desk = Desk(site, ADMIN_KEY)
+def test_the_administrator_sees_no_page_of_owners(apart: Server, standing: _Target) -> None:
+    desk = Desk(apart, ADMIN_KEY)
     own = {"", "/", "/sign-in", "/glossary", "/acts"} | {
         path for path in routes("GET") if path.startswith("/admin")
     }
@@ -375,11 +395,11 @@ def test_the_administrator_sees_no_page_of_owners(site: Server, standing: _Targe
         answer = desk.get(path)
         assert answer.status_code == 403, path
         assert not [name for name in NAMES if name in answer.text], path
-    before, token = everything(site), desk.token
+    before, token = everything(apart), desk.token
     for name, form in FORMS.items():
         if form.role == "owner" and name != "/sign-out":
             assert standing.send(desk, form, token=token).status_code == 403, name
-    assert everything(site) == before
+    assert everything(apart) == before
 
 
 # Headers
