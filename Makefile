@@ -93,14 +93,13 @@ facts:
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python scripts/check-commits
 	$(BIN)/pytest tests/lint
-	@$(BIN)/python -m benchmarks.freshness
 
 openapi: install ## write openapi.yaml anew, and what the client has of it
 	$(BIN)/privest openapi > openapi.yaml
 	$(BIN)/datamodel-codegen
 	$(BIN)/python scripts/client-methods
 
-bench: install ## timings and accuracy, into docs/benchmarks.md
+bench: install ## timings and accuracy, into benchmarks/results and the pages that show them
 	$(UV) run --isolated --locked --quiet --group tables python -m benchmarks
 
 prove: install ## the long proofs

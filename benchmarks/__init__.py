@@ -1,1 +1,1 @@
-"""What is measured rather than tested; results go to docs/benchmarks.md."""
+"""Measurements of time and accuracy; results go to benchmarks/results and to pages in docs/."""

@@ -1,9 +1,11 @@
-"""Benchmarks, all or those that are named; those of figures write to docs/reproductions.md."""
+"""Run benchmarks: all, or those that are named. Results go to benchmarks/results and to pages in docs/."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+
+from benchmarks import report
 
 NAMES = (
     "ordinary",
@@ -71,9 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=f"The benchmarks are: {', '.join(NAMES)}.",
     )
     parser.add_argument("names", nargs="*", metavar="name", help="run this one; several are run in turn")
-    chosen = parser.parse_args(arguments).names
+    parser.add_argument(
+        "--pages", action="store_true", help="only write the pages anew, from benchmarks/results"
+    )
+    given = parser.parse_args(arguments)
+    chosen = given.names
     if unknown := sorted(set(chosen) - set(NAMES)):
         parser.error(f"there is no benchmark {', '.join(unknown)}; they are: {', '.join(NAMES)}")
+    if given.pages:
+        report.write_pages()
+        return 0
     for name in chosen or NAMES:
         import_module(f"benchmarks.{name}").main()
     return 0

@@ -201,17 +201,20 @@ class Section:
         name: of the section, and of its picture.
         title: its headline.
         seen: whether constants were chosen with these tables in sight, as a sentence.
+        module: benchmark that measured it.
     """
 
     name: str
     title: str
     seen: str
+    module: str
 
     @classmethod
     def of(cls, half: Half, name: str, title: str) -> "Section":
         """The section of a benchmark's half, by the names that both have in common."""
         where, seen = _SEEN[half]
-        return cls(f"{name}-{half.lower()}", f"{title} {where}", seen)
+        module = f"benchmarks.{name.replace('-', '_')}"
+        return cls(f"{name}-{half.lower()}", f"{title} {where}", seen, module)
 
     @property
     def picture(self) -> Path:
@@ -220,7 +223,7 @@ class Section:
 
     def publish(self, body: str) -> None:
         """Publish the results."""
-        report.publish(self.name, self.title, body)
+        report.publish(self.name, self.title, body, module=self.module)
 
 
 @cache
