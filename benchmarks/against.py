@@ -30,10 +30,13 @@ def measure(checkout: Path) -> dict[str, tuple[float, float]]:
     found: dict[str, tuple[float, float]] = {}
     for name, (estimator, options, shape, target) in pinned.CASES.items():
         plan = estimator.plan(options, shape, target)
-        rows = shape.dummy(shape.n, np.random.default_rng(1))
+        if hasattr(pinned, "records"):
+            records = pinned.records(shape)
+        else:  # a checkout of before tables were pinned
+            records = pinned.Records(shape.dummy(shape.n, np.random.default_rng(1)))
 
-        def run(estimator: Any = estimator, plan: Any = plan, rows: Any = rows) -> None:
-            estimator.run(plan, pinned.Gate(pinned.Records(rows), plan.statistics, plan.releases))
+        def run(estimator: Any = estimator, plan: Any = plan, records: Any = records) -> None:
+            estimator.run(plan, pinned.Gate(records, plan.statistics, plan.releases))
 
         def again(
             estimator: Any = estimator, options: Any = options, shape: Any = shape, target: Any = target
