@@ -34,7 +34,6 @@ from privest_service.estimates import workload_endpoints as workloads
 from privest_service.estimates.charging import Rules
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.planning import Planner
-from privest_service.estimates.remembered import Remembered
 from privest_service.estimates.requests import expire
 from privest_service.estimates.schemas import JobView
 from privest_service.estimates.service import Submissions
@@ -151,7 +150,6 @@ def _parts(
         authenticator,
         registrar,
         planner,
-        Remembered(database, planner),
         Submissions(
             database,
             planner,

@@ -126,4 +126,4 @@ def test_what_outlives_a_plan_holds_nothing_that_a_caller_chose() -> None:
     ]
     assert {name for file in files for name in for_ever(file)} == FOR_EVER.keys()
     keyed = {file.stem for file in files if "from cachetools import" in file.read_text()}
-    assert keyed == {"planning", "remembered", "service"}  # by the caller
+    assert keyed == {"planning", "service"}  # by the caller

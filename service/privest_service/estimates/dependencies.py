@@ -4,11 +4,9 @@ from typing import Annotated
 
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.planning import Planner
-from privest_service.estimates.remembered import Remembered
 from privest_service.estimates.service import Submissions
 from privest_service.parts import running
 
 EngineDep = Annotated[Engine, running(Engine)]
 PlannerDep = Annotated[Planner, running(Planner)]
-RememberedDep = Annotated[Remembered, running(Remembered)]
 SubmissionsDep = Annotated[Submissions, running(Submissions)]

@@ -1,28 +1,24 @@
 """Estimates, their plans, and jobs. The routes of each kind come from its entry in the `catalogue`."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
-from hashlib import sha256
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from privest_service.datasets.dependencies import RegistrarDep
 from privest_service.estimates import exported, requests, room, service, views
 from privest_service.estimates.catalogue import KINDS, Job, Kind
-from privest_service.estimates.dependencies import EngineDep, RememberedDep, SubmissionsDep
+from privest_service.estimates.dependencies import EngineDep, PlannerDep, SubmissionsDep
 from privest_service.estimates.epsilon_found import to_plan
 from privest_service.estimates.request_views import RequestList, Verdict, request_view
-from privest_service.estimates.schemas import FINAL, About, DatasetRef, InlineRef, JobView
+from privest_service.estimates.schemas import FINAL, InlineRef, JobView
 from privest_service.jobs import service as jobs
 from privest_service.ledger import charges
 from privest_service.ledger.receipts import Receipt
-from privest_service.ledger.units import Charge
 from privest_service.limits import JOB_STREAMS, UPLOADS, WAITS, in_thread
 from privest_service.problems import (
     AccountFrozen,
@@ -168,10 +164,6 @@ def _ask_route(kind: Kind) -> None:
         return _answer(job, request.scope.get("root_path", ""))
 
 
-_WITH_CHARGES: TypeAdapter[tuple[str, list[Charge]]] = TypeAdapter(tuple[str, list[Charge]])
-"""Reads and writes a plan's view with its exact costs, from which its room follows anew each time."""
-
-
 def _plan_route(kind: Kind) -> None:
     """Add the call that plans an estimate of one kind."""
     request_type: Any = kind.plan_request
@@ -184,54 +176,22 @@ def _plan_route(kind: Kind) -> None:
         response_model=kind.plan_view,
         responses=documented(NotFound, GrantRefuses, Unavailable),
     )
-    async def plan(
+    def plan(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
-        request: Request,
         caller: ReadDep,
-        remembered: RememberedDep,
+        database: DatabaseDep,
+        planner: PlannerDep,
     ) -> Response:
-        about: About = body.dataset
-        database, planner = remembered.database, remembered.planner
-
-        async def told() -> bytes:
-            if not isinstance(about, DatasetRef):
-                return (await in_thread(made))[0]
-            name = f"{caller.id} {kind.name} {sha256(await request.body()).hexdigest()}"
-            at = await remembered.versions(caller.id, about.id)
-            if at is not None and (text := remembered.recall(name, at)) is not None:
-                stop_clock()
-                return text
-            text, whole = await in_thread(made)
-            # What changed while it was made may be in it or not.
-            if whole and at is not None and at == await remembered.versions(caller.id, about.id):
-                remembered.keep(name, at, text)
-            return text
-
-        def made() -> tuple[bytes, bool]:
-            """The plan as it is told, and whether all of it is there."""
-            question = to_plan(database, planner, caller, kind, body)
-            name, whole = f"view {question.name}", True
-            if (text := planner.kept(name)) is None:
-                with traces.step("plan"):
-                    planned = planner.plan(question)
-                opinion = planner.second_opinion(question, planned)
-                view = views.plan_view(question, planned, opinion).model_dump_json()
-                text = _WITH_CHARGES.dump_json((view, room.charges_of(planned))).decode()
-                whole = opinion is not None
-                if whole:
-                    planner.keep(name, text)
-            view, charged = _WITH_CHARGES.validate_json(text)
-            told = json.loads(view)
-            with database.read() as session:
-                found = room.room_of(session, caller, question, charged)
-            told["room"] = found and found.model_dump()
-            told["warnings"] += room.warnings_of(found, question.target)
-            told["approval"] = "required" if question.approval else None
-            if not isinstance(about, InlineRef):
-                stop_clock()
-            return json.dumps(told).encode(), whole
-
-        return Response(await told(), media_type="application/json")
+        question = to_plan(database, planner, caller, kind, body)
+        with traces.step("plan"):
+            planned = planner.plan(question)
+        opinion = planner.second_opinion(question, planned)
+        with database.read() as session:
+            found = room.room_of(session, caller, question, room.charges_of(planned))
+        view = views.plan_view(question, planned, opinion, found)
+        if not isinstance(body.dataset, InlineRef):
+            stop_clock()
+        return Response(view.model_dump_json(), media_type="application/json")
 
 
 def _written(job: JobView, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -1,6 +1,7 @@
 """Questions that are only planned: with an ε, or with what it is to be found by, from public facts alone."""
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 
 from privest.estimators.federation import Federated, Plan
@@ -10,7 +11,7 @@ from privest_service.database import Database
 from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import Facts, ResolvedQuery, resolve, resolve_inline
-from privest_service.estimates.room import charges_of, known_accounts, largest_epsilon
+from privest_service.estimates.room import Known, charges_of
 from privest_service.estimates.schemas import (
     Accuracy,
     EstimateRequest,
@@ -47,13 +48,11 @@ def to_plan(
     wanted = request.privacy
     assert isinstance(wanted, PlanPrivacy)  # noqa: S101 - of every plan's request
 
+    resolved = _resolver(database, caller, kind, request)
+
     def at(epsilon: float) -> ResolvedQuery:
         privacy = RequestedPrivacy(epsilon=epsilon, delta=wanted.delta)
-        asked = request.model_copy(update={"privacy": privacy})
-        with database.read() as session:
-            if isinstance(request.dataset, InlineRef):
-                return resolve_inline(session, caller, kind, asked)
-            return resolve(Facts(session, [(caller, asked)]), caller, kind, asked)
+        return resolved(request.model_copy(update={"privacy": privacy}))
 
     if wanted.target is not None:
         figure = _figure(wanted.target)
@@ -76,6 +75,21 @@ def to_plan(
         return _within_share(database, planner, caller, at, wanted.share)
     assert wanted.epsilon is not None  # noqa: S101 - one of three is there
     return at(wanted.epsilon)
+
+
+def _resolver(
+    database: Database, caller: Principal, kind: Kind, request: EstimateRequest
+) -> Callable[[EstimateRequest], ResolvedQuery]:
+    """Return the function that resolves a request with any privacy, from facts that are read once."""
+    if isinstance(request.dataset, InlineRef):
+
+        def inline(asked: EstimateRequest) -> ResolvedQuery:
+            with database.read() as session:
+                return resolve_inline(session, caller, kind, asked)
+
+        return inline
+    with database.read() as session:
+        return partial(resolve, Facts(session, [(caller, request)]), caller, kind)
 
 
 def _figure(target: Accuracy) -> Callable[[Plan], float]:
@@ -127,13 +141,14 @@ def _within_share(
     """Resolve the query with the largest ε that takes at most a share of what is left to the caller."""
     question = at(_ANY)
     with database.read() as session:
-        if not any(next(known_accounts(session, caller, each), None) for each in question.about):
-            raise Invalid(
-                "You have no cap on this data, so that no share of what is left can be found. Give epsilon, "
-                "or the accuracy that you need."
-            )
-        most = largest_epsilon(session, caller, question, slack=False, share=share)
-        careful = largest_epsilon(session, caller, question, slack=True, share=share)
+        known = Known.of(session, caller, question)
+    if not any(known.accounts):
+        raise Invalid(
+            "You have no cap on this data, so that no share of what is left can be found. Give epsilon, "
+            "or the accuracy that you need."
+        )
+    most = known.largest_epsilon(slack=False, share=share)
+    careful = known.largest_epsilon(slack=True, share=share)
     if most is None or careful is None:
         raise Invalid("With δ = 0 no ε follows from a share of this budget. Say epsilon, or a delta above 0.")
     if most == 0.0:

@@ -1,4 +1,4 @@
-"""Plans of queries: light plans are made here; planning processes make heavy ones, which are cached."""
+"""Plans of queries: light plans are made here; what planning processes make is cached."""
 
 import json
 import threading
@@ -15,24 +15,24 @@ from privest_service.estimates.tasks import joint_job, opinion_job, plan_job
 from privest_service.problems import Invalid, TooManyRequests, Unavailable
 
 _ROOM = 2**25
-"""Most characters of all plans that are remembered."""
+"""Most characters of the cache: of all plans and second opinions, with their names."""
 
 _MOST_FREE_WORK = 24
 """Most certificates of a plan that is not charged: about 5 s on an idle processor."""
 
 
 class Planner:
-    """Makes plans and keeps those that took long, as text; what was kept first is forgotten first.
+    """Makes plans and caches, as text, what planning processes made; the oldest entry is dropped first.
 
-    Names of what is kept begin with the caller's id, so that no caller's plan is faster because of another's.
+    Names of entries contain the caller's id, so that no caller's plan is faster because of another's.
 
     Args:
-        call_worker: makes heavy plans; that of `Workers`.
+        call_worker: calls a function in a planning process; that of `Workers`.
     """
 
     def __init__(self, call_worker: Callable[..., str]) -> None:
         self._call_worker = call_worker
-        self._kept = FIFOCache[str, str](_ROOM, getsizeof=len)
+        self._kept = FIFOCache[str, tuple[str, str]](_ROOM, getsizeof=lambda entry: sum(map(len, entry)))
         self._lock = threading.Lock()
 
     def plan(self, question: ResolvedQuery, *, free: bool = True) -> Plan:
@@ -56,33 +56,36 @@ class Planner:
                 return kind.plan_for(options, about)
             if free:
                 _require_little_work(certificates, len(about))
-            name = f"plan {question.name}"
-            if (made := self.kept(name)) is None:
-                priority = "free" if free else "charged"
-                made = self._call_worker(
+            priority = "free" if free else "charged"
+            made = self._cached(
+                f"plan {question.name}",
+                lambda: self._call_worker(
                     question.caller_id, plan_job, kind.name, options, about, priority=priority
-                )
-                self.keep(name, made)
+                ),
+            )
         except ValueError as error:
             raise Invalid(str(error)) from None
         return kind.plans.validate_json(made)
 
     def second_opinion(self, question: ResolvedQuery, planned: Plan) -> SecondOpinion | None:
-        """Ask another accountant about a plan, in a planning process.
+        """Return the ε of a plan by another accountant, which a planning process asks.
 
-        Returns None if the process is lost, or if any plan is being made or waits.
+        Return None if the process is lost, or if any plan is being made or waits.
 
-        Only looks at plans ask for it. What is charged and stored knows nothing of it. Of several datasets it
-        is on the one that gives most.
+        Only the plan route asks for it. Nothing that is charged or stored depends on it. For several datasets
+        it is that of the dataset with the largest privacy loss.
         """
         asked = planned.most if isinstance(planned, Federated) else planned
         try:
-            told = self._call_worker(
-                question.caller_id, opinion_job, asked.releases, asked.target.delta, priority="idle"
+            made = self._cached(
+                f"opinion {question.name}",
+                lambda: self._call_worker(
+                    question.caller_id, opinion_job, asked.releases, asked.target.delta, priority="idle"
+                ),
             )
         except (TooManyRequests, Unavailable):
             return None
-        return SecondOpinion.model_validate_json(told)
+        return SecondOpinion.model_validate_json(made)
 
     def joint_cost(self, caller_id: str, runs: Sequence[Sequence[Release]], most: Cost) -> Cost | None:
         """What runs over the same records cost by one certificate; None if no worker can be asked for it.
@@ -102,16 +105,17 @@ class Planner:
         mu_squared, slack = json.loads(told)
         return min(Cost(mu_squared, slack), most, key=lambda cost: cost.mu_squared)
 
-    def kept(self, name: str) -> str | None:
-        """The text that was kept under a name, if it still is."""
+    def _cached(self, name: str, make: Callable[[], str]) -> str:
+        """Return the text cached under a name; make and cache it if there is none."""
         with self._lock:
-            return self._kept.get(name)
-
-    def keep(self, name: str, text: str) -> None:
-        """Keep a text, unless it is longer than all that may be kept."""
+            entry = self._kept.get(name)
+        if entry is not None:
+            return entry[1]
+        text = make()
         with self._lock:
-            if len(text) <= _ROOM:
-                self._kept[name] = text
+            if len(name) + len(text) <= _ROOM:
+                self._kept[name] = name, text
+        return text
 
 
 def _require_little_work(certificates: int, datasets: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
@@ -31,6 +32,52 @@ def charges_of(planned: Plan) -> list[Charge]:
     return [Charge.of(plan.target, plan.cost) for plan in plans]
 
 
+@dataclass(frozen=True)
+class Known:
+    """Limits on a query that its caller may know, for each of its datasets in their order.
+
+    Attributes:
+        question: the query.
+        accounts: those of `known_accounts`.
+        terms: the most that one query may cost by the caller's grant; None where no grant sets a limit.
+    """
+
+    question: ResolvedQuery
+    accounts: Sequence[Sequence[Account]]
+    terms: Sequence[Limits | None]
+
+    @classmethod
+    def of(cls, session: Session, caller: Principal, question: ResolvedQuery) -> "Known":
+        """Read the limits on a query that a caller may know."""
+        about = question.about
+        return cls(
+            question,
+            [list(known_accounts(session, caller, subject)) for subject in about],
+            [limits_of_grant(session, subject.dataset_id, caller.id) for subject in about],
+        )
+
+    def largest_epsilon(self, *, slack: bool, share: float = 1.0) -> float | None:
+        """Return the largest ε, in whole units, that the query may have.
+
+        It is 0 where the limits admit no ε at the query's δ. None where there are no limits, or one for δ = 0
+        on a gdp budget, where the cost depends on the releases.
+
+        Args:
+            slack: whether its run uses slack.
+            share: most of what is left of each account that it may take.
+        """
+        times = Counter(account.id for accounts in self.accounts for account in accounts)
+        found = list[float | None]()
+        for subject, accounts, most in zip(self.question.about, self.accounts, self.terms, strict=True):
+            delta, rate = subject.target.delta, subject.target.slack_per_mu_squared if slack else None
+            for account in accounts:
+                left = largest_query(account, delta, share, times=times[account.id], slack_rate=rate)
+                found.append(left)
+            if most:
+                found.append(largest_within(most, delta, slack_rate=rate))
+        return None if None in found else min((each for each in found if each is not None), default=None)
+
+
 def room_of(
     session: Session, caller: Principal, question: ResolvedQuery, charges: Sequence[Charge]
 ) -> Room | None:
@@ -45,68 +92,29 @@ def room_of(
         question: the query.
         charges: the charge of each of its datasets.
     """
-    found = dict[int, tuple[Account, list[Charge]]]()
-    for subject, charge in zip(question.about, charges, strict=True):
-        for account in known_accounts(session, caller, subject):
-            found.setdefault(account.id, (account, []))[1].append(charge)
-    if not found:
+    known = Known.of(session, caller, question)
+    charged = dict[int, tuple[Account, list[Charge]]]()
+    for accounts, charge in zip(known.accounts, charges, strict=True):
+        for account in accounts:
+            charged.setdefault(account.id, (account, []))[1].append(charge)
+    if not charged:
         return None
-    taken = [(account, reduce(add, charges)) for account, charges in found.values()]
+    taken = [(account, reduce(add, charges)) for account, charges in charged.values()]
     account, charge = min(taken, key=_left_after)
     limits = ledger.limits_of(account)
     times = min(times_covered(*each) for each in taken)
-    for subject, charged in zip(question.about, charges, strict=True):
-        if most := limits_of_grant(session, subject.dataset_id, caller.id):
-            times = times if is_within(charged, most) else 0
+    if any(most and not is_within(each, most) for most, each in zip(known.terms, charges, strict=True)):
+        times = 0
     return Room(
         scope=account.scope,  # pyright: ignore[reportArgumentType]
         limit=Amount(epsilon=as_number(limits.epsilon, EPSILON), delta=as_number(limits.delta, PROBABILITY)),
         cost=_cost(limits, charge),
         share=share_of_charge(limits, charge),
         left=max(0.0, 1 - share(limits, account)),
-        epsilon=largest_epsilon(session, caller, question, slack=any(each.slack for each in charges)),
+        epsilon=known.largest_epsilon(slack=any(each.slack for each in charges)),
         times=times,
         covered=times > 0,
     )
-
-
-def largest_epsilon(
-    session: Session, caller: Principal, question: ResolvedQuery, *, slack: bool, share: float = 1.0
-) -> float | None:
-    """Return the largest ε, in whole units, that a query may have by all that its caller may know.
-
-    These are the accounts of `known_accounts`, and the terms of the caller's grants. It is 0 where they admit
-    no ε at the query's δ. None where they set no limit, or one for δ = 0 on a gdp budget, where the cost
-    depends on the releases.
-
-    Args:
-        session: to read accounts in.
-        caller: who asks.
-        question: the query, whose own ε does not matter.
-        slack: whether its run uses slack.
-        share: most of what is left of each account that it may take.
-    """
-    known = [
-        (account, subject.target)
-        for subject in question.about
-        for account in known_accounts(session, caller, subject)
-    ]
-    times = Counter(account.id for account, _ in known)
-    found = [
-        largest_query(
-            account,
-            target.delta,
-            share,
-            times=times[account.id],
-            slack_rate=target.slack_per_mu_squared if slack else None,
-        )
-        for account, target in known
-    ]
-    for subject in question.about:
-        if most := limits_of_grant(session, subject.dataset_id, caller.id):
-            rate = subject.target.slack_per_mu_squared if slack else None
-            found.append(largest_within(most, subject.target.delta, slack_rate=rate))
-    return None if None in found else min((each for each in found if each is not None), default=None)
 
 
 def _cost(limits: Limits, charge: Charge) -> Amount:

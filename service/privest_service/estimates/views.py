@@ -15,6 +15,7 @@ from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.plans import plain, stored_plan
 from privest_service.estimates.questions import ResolvedQuery
 from privest_service.estimates.reservation import Reservation
+from privest_service.estimates.room import warnings_of
 from privest_service.estimates.schemas import (
     ApprovalView,
     ChargeView,
@@ -23,6 +24,7 @@ from privest_service.estimates.schemas import (
     PlanView,
     Privacy,
     ReleaseView,
+    Room,
     SecondOpinion,
 )
 from privest_service.estimates.site_view import SiteView
@@ -230,8 +232,17 @@ def _charged_privacy(amounts: Iterable[Entry | Charge]) -> Privacy:
     )
 
 
-def plan_view(question: ResolvedQuery, plan: Plan, opinion: SecondOpinion | None) -> PlanView:
-    """A plan as an analyst reads it."""
+def plan_view(
+    question: ResolvedQuery, plan: Plan, opinion: SecondOpinion | None, room: Room | None = None
+) -> PlanView:
+    """Return a plan as an analyst reads it.
+
+    Args:
+        question: the query.
+        plan: its plan.
+        opinion: the ε that another accountant computes for the plan.
+        room: the impact on the tightest account visible to the caller.
+    """
     kind = question.kind
     several = plan if isinstance(plan, Federated) else None
     own = {name: plain(getattr(several.course if several else plan, name)) for name in kind.estimator.shown}
@@ -242,7 +253,7 @@ def plan_view(question: ResolvedQuery, plan: Plan, opinion: SecondOpinion | None
         privacy=privacy_of(plan),
         steps=plan.steps,
         releases=[_release_view(release) for release in plan.releases],
-        warnings=list(plan.warnings),
+        warnings=[*plan.warnings, *warnings_of(room, question.target)],
         expected_error=asdict(plan.expected_error),
         finding=asdict(found) if (found := plan.finding) else None,
         parts=[
@@ -256,6 +267,8 @@ def plan_view(question: ResolvedQuery, plan: Plan, opinion: SecondOpinion | None
         ],
         may_leave=question.may_leave,
         second_opinion=opinion,
+        room=room,
+        approval="required" if question.approval else None,
     )
 
 

@@ -1,6 +1,5 @@
 """Questions that are charged in one transaction: each as if it were alone, in their order."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,13 +14,11 @@ from privest_service.datasets.terms import Terms
 from privest_service.estimates.charging import Rules
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import Facts, resolve
-from privest_service.estimates.remembered import Remembered
 from privest_service.estimates.reservation import Answer, Asked, Draft, EstimateCommand
 from privest_service.estimates.service import Submissions
 from privest_service.exports.export import lines
 from privest_service.exports.verify import verify
 from privest_service.jobs.models import IdempotencyKey, Job, Transition
-from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Entry
 from privest_service.ledger.units import Limits
 from privest_service.problems import BudgetExceeded, GrantRefuses, IdempotencyKeyReused, NotFound
@@ -192,7 +189,7 @@ def test_a_grant_that_ended_stops_its_own_question_alone(database: Database) -> 
     assert [type(each) for each in outcomes] == [GrantRefuses, Answer]
 
 
-def test_a_plan_is_remembered_by_all_that_it_follows_from(database: Database) -> None:
+def test_a_heavy_plan_is_cached_by_all_that_it_follows_from(database: Database) -> None:
     _, question, _ = _asked(database, World.make(database), "k")
     (about,) = question.about
     others = (
@@ -201,41 +198,3 @@ def test_a_plan_is_remembered_by_all_that_it_follows_from(database: Database) ->
         replace(about, dataset_id="ds_other"),
     )
     assert len({question.name, *(replace(question, about=(other,)).name for other in others)}) == 4
-
-
-def test_whoever_changes_what_a_plan_follows_from_changes_its_versions(database: Database) -> None:
-    world, other = World.make(database), World.make(database)
-
-    def at(caller: str) -> Any:
-        return asyncio.run(Remembered(database, Planner(never)).versions(caller, world.dataset))
-
-    def changed(act: Any, *whose: str) -> None:
-        before = {caller: at(caller) for caller in whose or (world.owner, world.analyst)}
-        with database.write() as session:
-            act(session, session.get_one(Dataset, world.dataset))
-        assert all(at(caller) != before[caller] for caller in before)
-
-    before = at(world.analyst)
-    other.submit(database, "another owner's")
-    submissions, asked = _submissions(database), _asked(database, world, "the owner's")
-    theirs = submissions.command(Principal("owner", world.owner), KIND, asked[0].request, "the owner's")
-    seen = at(world.owner)
-    assert isinstance(submissions._charge_each([(theirs, *asked[1:])])[0], Answer)
-    assert at(world.owner) != seen
-    assert at(world.analyst) == before is not None, "an analyst's plan would be slower after others' charges"
-    world.submit(database, "a charge")
-    assert at(world.analyst) != before
-    cap, more, terms = Limits.of(0.9, 1e-5, "gdp"), Limits.of(2, 1e-5, "gdp"), Terms(max_epsilon=10**8)
-    changed(lambda session, dataset: datasets.put_cap(session, dataset, cap), world.owner)
-    changed(lambda session, _: ledger.raise_limits(session, world.accounts(session)[0].id, more))
-    changed(lambda session, _: ledger.open_window(session, world.owner))
-    before = at(world.analyst)
-    with database.write() as session:
-        dataset = session.get_one(Dataset, world.dataset)
-        datasets.put_grant(session, dataset, world.analyst, Limits.none("gdp"), terms)
-    assert at(world.analyst) != before
-    world.revoke(database)
-    assert at(world.analyst) != before
-    with database.write() as session:
-        datasets.delete(session, session.get_one(Dataset, world.dataset))
-    assert at(world.owner) is None

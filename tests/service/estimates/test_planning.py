@@ -16,8 +16,8 @@ from privest.privacy.cost import PrivacyTarget
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery
-from privest_service.problems import Invalid
-from testing.server import HANG_GUARD, Server, spd
+from privest_service.problems import Invalid, TooManyRequests
+from testing.server import HANG_GUARD, Server, problem, spd
 
 VECTORS = VectorsMetadata(20_000, 6)
 POINTS = PointsMetadata(20_000, {"name": "spd", "dim": 3}, radius=1.0)
@@ -106,6 +106,53 @@ def test_a_free_plan_is_limited_in_its_work(name: str, options: dict[str, Any], 
     with pytest.raises(Begun):
         planner.plan(asked(100), free=False)
     assert priorities == ["free", "charged"]
+
+
+@pytest.mark.parametrize(("name", "calls"), [("a mean", 0), ("batches of a mean", 1)])
+def test_a_repeated_plan_asks_no_process_again(name: str, calls: int) -> None:
+    called, busy = list[str](), [True]
+
+    def call(_: str, function: Callable[..., str], *args: Any, priority: str) -> str:
+        called.append(function.__name__)
+        if priority != "idle":
+            return function(*args)
+        if busy:
+            raise TooManyRequests
+        return '{"accountant": "x", "epsilon": 0.5, "delta": 1e-06}'
+
+    planner, asked = Planner(call), query("an_1", name)
+    plan = planner.plan(asked)
+    assert planner.second_opinion(asked, plan) is None
+    busy.clear()
+    told = [planner.second_opinion(asked, planner.plan(asked)) for _ in range(2)]
+    assert told[0] == told[1] is not None
+    assert planner.plan(asked).cost == plan.cost
+    assert called == ["plan_job"] * calls + ["opinion_job"] * 2  # the first was not answered
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_repeated_plan_follows_every_change(server: Server) -> None:
+    owner, analyst = server.owner(), server.analyst()
+    dataset, asked = owner.dataset(), {"epsilon": 0.1, "delta": 1e-6}
+    owner.grant(dataset, analyst, epsilon=0.5, delta=1e-6)
+
+    def left() -> list[float]:
+        return [caller.plan(dataset, **asked).json()["room"]["left"] for caller in (owner, analyst)]
+
+    assert left() == left() == [1.0, 1.0]
+    assert analyst.estimate(dataset, **asked).status_code == 200
+    first = left()
+    assert max(first) < 1.0
+    assert server.admin.patch(f"/v1/owners/{owner.id}/budget", json={"epsilon": 2.0}).status_code == 200
+    changed = owner.grant(dataset, analyst, epsilon=0.6, delta=1e-6, approval="required")
+    assert changed.status_code == 200, changed.text
+    assert all(after > before for after, before in zip(left(), first, strict=True))
+    assert analyst.plan(dataset, **asked).json()["approval"] == "required"
+    assert owner.delete(f"/v1/datasets/{dataset}/grants/{analyst.id}").status_code == 204
+    problem(analyst.plan(dataset, **asked), 404, "not-found")
+    assert owner.plan(dataset, **asked).status_code == 200
+    assert owner.delete(f"/v1/datasets/{dataset}").status_code == 204
+    problem(owner.plan(dataset, **asked), 404, "not-found")
 
 
 def processor_times(web: psutil.Process) -> dict[psutil.Process, float]:

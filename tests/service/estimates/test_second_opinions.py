@@ -80,20 +80,27 @@ def test_it_is_null_where_the_worker_is_lost_and_not_for_ever(start_server) -> N
     assert again | {"second_opinion": None} == answer.json()
 
 
-def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "_ROOM", 10)
+def test_the_cache_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "_ROOM", 12)
     nobody: Any = None
-    planner = planning.Planner(nobody)
-    assert planner.kept("a") is None
-    planner.keep("a", "1234")
-    planner.keep("b", "5678")
-    planner.keep("a", "123")  # anew: the youngest
-    planner.keep("c", "4567")
-    assert [planner.kept(name) for name in "abc"] == ["123", None, "4567"]
-    planner.keep("d", "x" * 11)  # more than all may be
-    assert [planner.kept(name) for name in "abcd"] == ["123", None, "4567", None]
-    planner.keep("a", "x" * 10)
-    assert [planner.kept(name) for name in "abcd"] == ["x" * 10, None, None, None]
+    planner, made = planning.Planner(nobody), list[str]()
+
+    def makes(name: str, text: str) -> bool:
+        """Return whether the text of a name had to be made."""
+        made.clear()
+        found = planner._cached(name, lambda: made.append(name) or text)
+        assert found == text
+        return bool(made)
+
+    assert [makes("a", "1234"), makes("b", "5678")] == [True, True]
+    assert [makes("a", "1234"), makes("b", "5678")] == [False, False]
+    assert makes("c", "4567")  # which leaves no room for the oldest
+    assert not makes("b", "5678")
+    for _ in range(2):
+        assert makes("long", "x" * 9)  # with its name it is more than there is room for
+    assert not makes("c", "4567")
+    assert makes("long", "x" * 8)
+    assert makes("b", "5678")
 
 
 @pytest.mark.costly

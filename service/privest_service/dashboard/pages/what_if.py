@@ -1,6 +1,7 @@
 """What if: a query planned, its cost against what is left, its error as ε varies; and the query asked."""
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import exp, log
@@ -35,13 +36,13 @@ from privest_service.dashboard.wishes import (
 )
 from privest_service.database import Database
 from privest_service.datasets import service as datasets
-from privest_service.datasets.terms import is_within, limits_of_grant
+from privest_service.datasets.terms import is_within
 from privest_service.estimates.catalogue import KINDS, Kind
 from privest_service.estimates.dependencies import PlannerDep, SubmissionsDep
 from privest_service.estimates.endpoints import require_idempotency_key
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import ResolvedQuery
-from privest_service.estimates.room import known_accounts, largest_epsilon, times_covered
+from privest_service.estimates.room import Known, times_covered
 from privest_service.inputs import checked
 from privest_service.ledger import entries
 from privest_service.ledger import service as ledger
@@ -158,13 +159,12 @@ def _planned(
     kind = question.kind
     about = question.about[0]
     with database.read() as session:
-        accounts = list(known_accounts(session, visitor.principal, about))
-        allowed = limits_of_grant(session, about.dataset_id, visitor.principal.id)
+        known = Known.of(session, visitor.principal, question)
+    (accounts,), (allowed,) = known.accounts, known.terms
     plan = planner.plan(question)
     charge = Charge.of(plan.target, plan.cost)
     priced = _price(visitor, accounts, charge)
-    with database.read() as session:
-        most = largest_epsilon(session, visitor.principal, question, slack=charge.slack > 0)
+    most = known.largest_epsilon(slack=charge.slack > 0)
     if not (visitor.is_analyst or priced["refused"]):  # of the pace an analyst may not know
         priced["refused"] = _too_fast(database, accounts, charge)
     if allowed and not is_within(charge, allowed):
@@ -187,7 +187,7 @@ def _planned(
     }
 
 
-def _too_fast(database: Database, accounts: list[Account], charge: Charge) -> PaceExceeded | None:
+def _too_fast(database: Database, accounts: Sequence[Account], charge: Charge) -> PaceExceeded | None:
     """The refusal of a charge that an owner's own pace does not allow at present."""
     try:
         with database.read() as session:
@@ -197,7 +197,7 @@ def _too_fast(database: Database, accounts: list[Account], charge: Charge) -> Pa
     return None
 
 
-def _price(visitor: Visitor, accounts: list[Account], charge: Charge) -> dict[str, Any]:
+def _price(visitor: Visitor, accounts: Sequence[Account], charge: Charge) -> dict[str, Any]:
     """What a query takes of the accounts that its asker may know: an analyst knows its own cap alone."""
     refused, charges = None, [charge] * len(accounts)
     require = entries.require_sums if visitor.is_analyst else entries.require_room
