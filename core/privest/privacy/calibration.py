@@ -39,12 +39,11 @@ def _erfcx_drop(low: float, width: float) -> float:
     if width > 0.2:
         return float(erfcx(low) - erfcx(low + width))
     x = low + width * (_NODES + 1) / 2
-    far = np.clip(x, 25.0, 1e30)  # beyond, the slope is too small to count
-    slope = np.where(
-        x < 25.0,
-        2 / sqrt(pi) - 2 * x * erfcx(x),
-        (1 / far**2 - 1.5 / far**4 + 3.75 / far**6 - 13.125 / far**8) / sqrt(pi),
-    )
+    slope = 2 / sqrt(pi) - 2 * x * erfcx(x)
+    if x[-1] >= 25.0:  # the largest node
+        far = np.clip(x, 25.0, 1e30)  # beyond, the slope is too small to count
+        series = (1 / far**2 - 1.5 / far**4 + 3.75 / far**6 - 13.125 / far**8) / sqrt(pi)
+        slope = np.where(x < 25.0, slope, series)
     return float(width / 2 * (_WEIGHTS @ slope))
 
 

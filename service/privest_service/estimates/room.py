@@ -53,7 +53,12 @@ class Known:
         return cls(
             question,
             [list(known_accounts(session, caller, subject)) for subject in about],
-            [limits_of_grant(session, subject.dataset_id, caller.id) for subject in about],
+            [
+                None
+                if caller.id == subject.owner_id
+                else limits_of_grant(session, subject.dataset_id, caller.id)
+                for subject in about
+            ],
         )
 
     def largest_epsilon(self, *, slack: bool, share: float = 1.0) -> float | None:
