@@ -14,7 +14,7 @@ from threading import Lock
 from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, fail_after, to_thread
 
 from privest_service.problems import Problem, TooManyRequests, Unavailable
 
@@ -74,6 +74,9 @@ CONNECTIONS = 16
 
 _STRANGERS = 8
 """Threads that recognise callers. A caller cannot hold one after that."""
+
+_PATIENCE = 10.0
+"""Longest wait for one of these threads, in seconds. All of them wait for a database that hangs."""
 
 _BODIES, _ALL_BODIES = 4, 32
 """Most bodies of the largest size in memory: of one caller's requests, and of all callers'."""
@@ -150,8 +153,19 @@ class Limiter:
                     del self._held[key]
 
     async def recognise(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run what finds out who calls, in a thread that no known caller can hold."""
-        return await to_thread.run_sync(lambda: function(*args, **kwargs), limiter=self._strangers)
+        """Run what finds out who calls, in a thread that no known caller can hold.
+
+        Raises:
+            Unavailable: no such thread was free in time.
+        """
+        try:
+            with fail_after(_PATIENCE):  # which does not interrupt a thread
+                return await to_thread.run_sync(lambda: function(*args, **kwargs), limiter=self._strangers)
+        except TimeoutError:
+            raise Unavailable(
+                "Too many callers wait for their keys to be looked up. Try again in a few seconds.",
+                retry_after=5,
+            ) from None
 
     @contextmanager
     def on_behalf_of(self, who: str, body: int = 0) -> Generator[None]:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from privest_service import limits
 from privest_service.limits import THREADS, Limit, Limiter, in_thread
 from privest_service.problems import TooManyRequests, Unavailable
 from testing.attackers import ATTACKS, beside
@@ -75,6 +76,34 @@ def test_a_caller_holds_few_threads_and_others_go_on() -> None:
         go_on.set()
         await asyncio.gather(*greedy, other)
         assert begun.count("ann") == 4 * THREADS
+
+    asyncio.run(use())
+
+
+def test_strangers_hold_few_threads_and_wait_for_them_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_PATIENCE", 0.1)
+
+    async def use() -> None:
+        limiter, go_on, begun = Limiter(), threading.Event(), list[int]()
+
+        def look(number: int) -> int:
+            begun.append(number)
+            go_on.wait(HANG_GUARD)
+            return number
+
+        first = [asyncio.create_task(limiter.recognise(look, number)) for number in range(limits._STRANGERS)]
+        while len(begun) < len(first):
+            await asyncio.sleep(0.01)
+        late = await asyncio.gather(
+            *(limiter.recognise(look, 100) for _ in range(20)), return_exceptions=True
+        )
+        assert {type(each) for each in late} == {Unavailable}
+        with limiter.on_behalf_of("ann"):
+            assert await in_thread(lambda: 7) == 7  # callers who are known go on
+        go_on.set()
+        assert await asyncio.gather(*first) == list(range(limits._STRANGERS))  # however long they took
+        assert 100 not in begun
+        assert await limiter.recognise(look, 101) == 101
 
     asyncio.run(use())
 

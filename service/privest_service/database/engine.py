@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -25,7 +25,6 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
 from privest_service.database.rows import QueueingSession
-from privest_service.database.straight import Straight
 from privest_service.problems import WHEN_FULL, DatabaseUnavailable
 
 T = TypeVar("T")
@@ -105,7 +104,7 @@ class Database:
     def __init__(
         self, url: str, *, signer: object = None, pool_size: int = 10, patience: float | None = None
     ) -> None:
-        self._info, self._url = {"signer": signer}, url
+        self._info = {"signer": signer}
         parsed = make_url(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         if self.is_sqlite:
@@ -250,11 +249,6 @@ class Database:
         with _told(), self._single.connect() as connection:
             yield connection
 
-    @cached_property
-    def event_loops_own(self) -> Straight | None:
-        """The connection of SQLite on which the event loop itself looks, and never waits; else None."""
-        return Straight(_sqlite(self._url, "", 1, 0, 0)) if self.is_sqlite else None
-
     def _session(self, engine: Engine) -> Session:
         return QueueingSession(engine, expire_on_commit=False, info=self._info)
 
@@ -269,8 +263,6 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
-        if own := vars(self).pop("event_loops_own", None):
-            own.close()
         self._writer.dispose()
         self._reader.dispose()
 

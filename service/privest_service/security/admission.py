@@ -119,10 +119,6 @@ class Admitting(APIRoute):
         """Find out who calls, in a thread. Raises Problem: nobody who is let in."""
         raise NotImplementedError
 
-    async def recognise(self, limiter: Limiter, authenticator: Authenticator, request: Request) -> Credential:
-        """Find out who calls. Raises Problem: nobody who is let in."""
-        return await limiter.recognise(self.identify, authenticator, request)
-
     def excuses(self, found: Credential, request: Request) -> bool:  # noqa: ARG002
         """Whether this may be done without the scopes that are declared: nothing is, but by some routes."""
         return False
@@ -152,7 +148,7 @@ class Admitting(APIRoute):
         who = f"address {address_of(request)}"
         if self._for_known:
             authenticator: Authenticator = parts[Authenticator]
-            found = await self.recognise(limiter, authenticator, request)
+            found = await limiter.recognise(self.identify, authenticator, request)
             request.state.credential, who = found, found.principal.id
             actor = found.actor
             authenticator.rates.count(found.principal)
@@ -197,15 +193,6 @@ class Route(Strict, Admitting):
         super().__init__(path, endpoint, **given)
         if self._for_known and not self.needs:
             raise RuntimeError("an endpoint declares no scope")
-
-    async def recognise(self, limiter: Limiter, authenticator: Authenticator, request: Request) -> Credential:
-        """Find out who calls: by a key alone together with others, and by all else in a thread of its own."""
-        given = _bearer(request)
-        if not authenticator.is_issued(given) or "privest-on-behalf-of" in request.headers:
-            return await super().recognise(limiter, authenticator, request)
-        if found := await authenticator.holder_of(given):
-            return found
-        raise _nobody()
 
     def identify(self, authenticator: Authenticator, request: Request) -> Credential:
         """Find out who calls from the key, or the platform's token, in the Authorization header.

@@ -5,11 +5,10 @@ import hmac
 import secrets
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property
 
 from sqlalchemy import bindparam, or_, select
 
-from privest_service.database import Database, First, Looks, now
+from privest_service.database import Database, now
 from privest_service.problems import Forbidden, Unauthenticated
 from privest_service.security import people
 from privest_service.security.keys import digest, well_formed
@@ -31,17 +30,6 @@ _LEFT = select(Person.subject).where(Person.subject == bindparam("person"), Pers
 _IS_GOOD_YET = select(ApiKey.id).where(ApiKey.id == bindparam("key"), IS_GOOD)
 
 
-def _of_key(first: First, digest: str) -> Credential | None:
-    """What the key of a digest stands for; None for one that opens nothing."""
-    found = first(_BY_DIGEST, digest=digest, now=now())
-    if found is None:
-        return None
-    role, principal_id, scopes, key_id, until, person, through, client, seconds = found
-    asks_for = None if client is None else AsksFor(client, seconds or 0)
-    holder = Principal(role, principal_id)
-    return Credential(holder, frozenset(scopes.split()), key_id, until, person, through, asks_for)
-
-
 @dataclass(frozen=True)
 class Authenticator:
     """Recognises callers, and counts how often they call.
@@ -59,10 +47,6 @@ class Authenticator:
     admin_key: str = field(repr=False)
     secret: bytes = field(repr=False)
     tokens: Tokens | None = None
-
-    @cached_property
-    def _keys(self) -> Looks[str, Credential | None]:
-        return Looks(self.database, _of_key)
 
     @property
     def admin_mark(self) -> str:
@@ -85,17 +69,6 @@ class Authenticator:
             self.rates.guessed_wrong(address)
         return found
 
-    def is_issued(self, given: str) -> bool:
-        """Whether this looks like a key that was issued here: all that it takes is to look it up."""
-        return well_formed(given) and not self._is_token(given) and not self._is_admins(given)
-
-    async def holder_of(self, key: str) -> Credential | None:
-        """Return the credential of a key that looks like one of ours, found together with those of others.
-
-        Keys are looked up after they came, so that one that was revoked before opens nothing.
-        """
-        return await self._keys.look(digest(key))
-
     def is_good_yet(self, credential: Credential) -> bool:
         """Whether what was good when a request came is so still: some are answered long after."""
         key, person = credential.key_id, credential.person
@@ -117,7 +90,17 @@ class Authenticator:
         if self.tokens and self._is_token(given):
             told = self.tokens.read(given)
             return self._of_token(told) if told else None
-        return self._keys.now([digest(given)])[0] if well_formed(given) else None
+        return self._of_key(digest(given)) if well_formed(given) else None
+
+    def _of_key(self, key_digest: str) -> Credential | None:
+        """Return the credential of the key with a digest, or None if it opens nothing."""
+        found = self.database.first(_BY_DIGEST, digest=key_digest, now=now())
+        if found is None:
+            return None
+        role, principal_id, scopes, key_id, until, person, through, client, seconds = found
+        asks_for = None if client is None else AsksFor(client, seconds or 0)
+        holder = Principal(role, principal_id)  # pyright: ignore[reportArgumentType]
+        return Credential(holder, frozenset(scopes.split()), key_id, until, person, through, asks_for)
 
     def _of_token(self, told: Told) -> Credential | None:
         """Whoever a token tells of, if that is somebody here who has not left."""
