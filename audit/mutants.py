@@ -1358,7 +1358,7 @@ def _of_planning() -> Iterator[Mutant]:
     yield Mutant(
         "warm-certificates",
         "certificates that are kept from one caller's plan to another's",
-        "tests/service/estimates/test_planning.py::"
+        "tests/service/estimates/test_service.py::"
         "test_no_plan_is_faster_because_another_caller_asked_the_same[batches of a mean]",
         _put(memo, "_memo", _ForEver()),
     )

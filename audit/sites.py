@@ -30,6 +30,7 @@ from privest_service.ledger.units import Charge, Limits
 from privest_service.sites import connector, pooling
 from privest_service.sites import taking as site
 from privest_service.sites.taking import RefusedError, Taking
+from testing.claims import claim_next
 from testing.hubs import LIES, planned, question, taking_in
 from testing.server import SIGNER, until
 from testing.stepped_sites import LEASE, Together, Wire
@@ -154,7 +155,7 @@ def _slow_runs() -> tuple[int, int, int]:
             for job in [taking.job_of(name) for name in names]:
                 if job is not None and job.state == "reserved":
                     taking.begin(job)
-            while database.run(lambda session: jobs.claim_next(session, LEASE)) is not None:
+            while database.run(lambda session: claim_next(session, LEASE)) is not None:
                 runs += 1
             with database.read() as session:
                 most = max(most, jobs.in_states(session, "claimed")["claimed"])

@@ -42,8 +42,8 @@ from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account, Entry, Tally
 from privest_service.ledger.receipts import ReceiptEntry, receipt_of
+from privest_service.ledger.service import create_owner
 from privest_service.ledger.units import Charge, Limits, moved
-from privest_service.owners.service import create_owner
 from privest_service.security.models import Owner
 from privest_service.security.service import create_analyst
 from privest_service.signing import Signer, new_signing_key

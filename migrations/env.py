@@ -5,7 +5,7 @@ from sqlalchemy import text
 
 from privest_service.database import Base, views
 from privest_service.database.grants import grant
-from privest_service.database.models import import_all
+from privest_service.database.tables import import_all
 
 _LOCK = 0x9219E57  # any number, the same in every process
 

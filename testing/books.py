@@ -94,7 +94,9 @@ class Books:
         accounts = held(session, amount_of)
         amounts = [amount_of[account.id] for account in accounts]
         mechanism = Mechanism(digest="0" * 64, content="{}")
-        charges.reserve(session, job, [charges.Debits(job, accounts, amounts, mechanism)], key)
+        debits = [charges.Debits(job, accounts, amounts, mechanism)]
+        charges.require_covered(session, debits)
+        charges.write(session, job, debits, key)
         return job.id
 
     def request(self) -> str:
@@ -116,7 +118,9 @@ class Books:
         accounts = held(session, amount_of)
         amounts = [amount_of[account.id] for account in accounts]
         mechanism = Mechanism(digest="0" * 64, content="{}")
-        charges.reserve_requested(session, job, [charges.Debits(job, accounts, amounts, mechanism)])
+        debits = [charges.Debits(job, accounts, amounts, mechanism)]
+        charges.require_covered(session, debits)
+        charges.write_approved(session, job, debits)
 
     def account(self, account_id: int) -> Account:
         """An account as it stands."""

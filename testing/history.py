@@ -22,12 +22,9 @@ from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.estimates import worker
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.charging import Rules, reserve_all
-from privest_service.estimates.planning import Planner
+from privest_service.estimates.charging import PlannedQuery, Rules, charge
 from privest_service.estimates.plans import run_plan
-from privest_service.estimates.questions import Facts, resolve
-from privest_service.estimates.reservation import Draft
-from privest_service.estimates.service import Submissions
+from privest_service.estimates.service import Planner, Query, resolve_query
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job, Transition
 from privest_service.ledger import charges, entries, receipts
@@ -38,7 +35,9 @@ from privest_service.problems import BudgetExceeded
 from privest_service.security.models import Analyst, Owner
 from privest_service.security.principals import Principal
 from privest_service.signing import signer_of
+from testing.claims import claim_next
 from testing.server import Caller
+from testing.world import submissions_on
 
 _ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "points": ("frechet-mean", {}),
@@ -249,26 +248,25 @@ def _lived(
             "reuse": False,
         }
         request = kind.request.model_validate(body | options)
-        question = resolve(Facts(session, [(asker, request)]), asker, kind, request)
+        question = resolve_query(session, asker, kind, request)
     if question.digest not in made:
-        plan = Planner(nothing).plan(question)
+        plan = Planner(nothing).make_plan(question)
         made[question.digest] = plan, json.dumps(run_plan(kind.estimator, plan, worker.gates([], plan)))
     plan, result = made[question.digest]
-    ask = Submissions(nothing, nothing, nothing, b"", Rules(1)).command(asker, kind, request, new_id("past"))
+    (command,) = submissions_on(nothing).commands(asker, Query(kind, request), new_id("past"))
     waited, ran = rng.uniform(0.05, 4.0), rng.lognormal(1.0, 0.8)
 
     def live(session: Session) -> None:
         set_clock(moment)
-        (charged,) = reserve_all(
-            session, [(ask, question, Draft.of(question, plan))], Rules(10**6, decide_within=1)
-        )
+        planned = PlannedQuery.of(command, question, plan)
+        (charged,) = charge(session, [planned], Rules(10**6, decide_within=1))
         job = charged.job_id
         if how == "voided":
             set_clock(moment + timedelta(seconds=waited))
             assert charges.void(session, job)
             return
         set_clock(moment + timedelta(seconds=waited))
-        claimed = jobs.claim_next(session, timedelta(minutes=10))
+        claimed = claim_next(session, timedelta(minutes=10))
         assert claimed is not None
         assert claimed.id == job, "something older waits"
         set_clock(moment + timedelta(seconds=waited + ran))

@@ -10,14 +10,11 @@ from privest.estimators.federation import Federated
 from privest.privacy.cost import PrivacyTarget
 from privest_service.database import Database
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.estimates.charging import Rules
-from privest_service.estimates.joint import Asked, AskedPart
-from privest_service.estimates.planning import Planner
-from privest_service.estimates.service import Submissions
+from privest_service.estimates.questions import Asked, AskedPart
 from privest_service.ledger.mechanisms import versions
 from privest_service.sites.schemas import SiteQuestion
 from privest_service.sites.taking import Taking
-from testing.world import KIND, SCHEMA_TEXT, World, never
+from testing.world import KIND, SCHEMA_TEXT, World, submissions_on
 
 COUNTS = (50, 70)
 TARGET = PrivacyTarget(0.1, 1e-6)
@@ -25,10 +22,8 @@ TARGET = PrivacyTarget(0.1, 1e-6)
 
 def taking_in(database: Database, world: World) -> Taking:
     """What takes a hub's questions at the site of a world, where its analyst is the hub."""
-    planner = Planner(never)
-    return Taking(
-        database, planner, Submissions(database, planner, lambda: None, b"", Rules(100)), world.analyst
-    )
+    submissions = submissions_on(database, 100)
+    return Taking(database, submissions.planner, submissions, world.analyst)
 
 
 def options() -> dict[str, Any]:

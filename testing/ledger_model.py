@@ -14,6 +14,7 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.units import Charge, Limits
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid
 from testing.books import Books
+from testing.claims import claim_next
 
 
 def gdp(mu_squared: int, slack: int = 0) -> Limits:
@@ -105,7 +106,7 @@ class LedgerModel(RuleBasedStateMachine):
     @rule()
     def claim(self) -> None:
         with self.books.database.write() as session:
-            job = jobs.claim_next(session, timedelta(hours=1))
+            job = claim_next(session, timedelta(hours=1))
         expected = None if self.frozen_by else next(iter(self.reserved), None)
         assert (job.id if job else None) == expected
         if expected:

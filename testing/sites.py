@@ -12,8 +12,8 @@ import numpy as np
 
 from privest_service.database import Database
 from privest_service.database.migrate import migrate
+from privest_service.ledger.service import create_owner
 from privest_service.ledger.units import Limits
-from privest_service.owners.service import create_owner
 from privest_service.security.service import create_analyst
 from privest_service.signing import Signer
 from testing.server import Caller, Server, private_key_pem, until

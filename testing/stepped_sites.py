@@ -24,16 +24,14 @@ from privest.records import Records
 from privest_service.database import Database
 from privest_service.database.migrate import migrate
 from privest_service.datasets import service as datasets
-from privest_service.estimates.charging import Rules
-from privest_service.estimates.planning import Planner
 from privest_service.estimates.plans import join_plan, stored_plan
-from privest_service.estimates.service import Submissions
+from privest_service.estimates.service import Query
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
+from privest_service.ledger.service import create_owner
 from privest_service.ledger.units import Limits
-from privest_service.owners.service import create_owner
 from privest_service.problems import Problem
 from privest_service.security.principals import Principal
 from privest_service.security.service import create_analyst
@@ -41,9 +39,10 @@ from privest_service.sites import hub, pooling
 from privest_service.sites.connector import Connector
 from privest_service.sites.link import Exchange, Hub, OverError, UnreachableError
 from privest_service.sites.schemas import OfferedDataset, SiteEnd
+from testing.claims import claim_next
 from testing.hubs import taking_in
 from testing.server import SIGNER
-from testing.world import KIND, SCHEMA_TEXT, World, never
+from testing.world import KIND, SCHEMA_TEXT, World, submissions_on, submit
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -226,7 +225,7 @@ class Site:
         with Clock.off_by(self.clock):
             with suppress(UnreachableError, OverError, Problem):
                 self.connector._answer(self.wire)  # pyright: ignore[reportArgumentType]
-            job = self.database.run(lambda session: jobs.claim_next(session, LEASE))
+            job = self.database.run(lambda session: claim_next(session, LEASE))
         if job is not None:
             self.workers.append(threading.Thread(target=self._work, args=(job,)))
             self.workers[-1].start()
@@ -281,13 +280,12 @@ class Together:
 
     def ask(self, number: int) -> str:
         """Ask about both datasets; return the job."""
-        submissions = Submissions(self.database, Planner(never), lambda: None, b"", Rules(10_000))
         about = [{"id": each} for each in self.datasets]
         request = KIND.request.model_validate(
             {"dataset": about, "privacy": TARGET, "reuse": False, "steps": 4}
         )
         caller = Principal("analyst", self.analyst)
-        return submissions.submit(submissions.command(caller, KIND, request, f"key {number}")).job_id
+        return submit(submissions_on(self.database), caller, Query(KIND, request), f"key {number}").job_id
 
     def turn(self) -> None:
         """One step of all: a site that was killed starts again."""

@@ -1,5 +1,6 @@
 """The service without HTTP or workers: requests are charged, claimed and ended by its own functions."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from types import SimpleNamespace
@@ -17,19 +18,18 @@ from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.terms import Terms
 from privest_service.estimates import requests
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.charging import Rules
+from privest_service.estimates.charging import Answer, Rules
 from privest_service.estimates.engine import Engine
-from privest_service.estimates.planning import Planner
 from privest_service.estimates.requests import Verdict
-from privest_service.estimates.service import Submissions
+from privest_service.estimates.service import Planner, Query, Submissions
 from privest_service.exports.export import lines
 from privest_service.exports.verify import verify
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Decision, IdempotencyKey, Job, Transition
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
+from privest_service.ledger.service import create_owner
 from privest_service.ledger.units import Charge, Limits
-from privest_service.owners.service import create_owner
 from privest_service.security.principals import Principal
 from privest_service.security.service import create_analyst
 from testing.server import SIGNER, until
@@ -40,6 +40,17 @@ KIND = KINDS["frechet-mean"]
 def never(*_: Any, **__: Any) -> str:
     """Stands for a worker that no plan here needs."""
     raise AssertionError
+
+
+def submissions_on(database: Any, room: int = 10_000) -> Submissions:
+    """Return the part that submits queries, without workers; so many jobs may wait."""
+    return Submissions(database, Planner(never), lambda: None, b"", Rules(room))
+
+
+def submit(submissions: Submissions, caller: Principal, query: Query, key: str) -> Answer:
+    """Submit one query, and wait for it in an event loop of its own."""
+    (answer,) = asyncio.run(submissions.submit(caller, query, key))
+    return answer
 
 
 SCHEMA_TEXT = '{"kind": "points", "manifold": {"name": "euclidean", "dim": 2}, "radius": 1.0}'
@@ -112,9 +123,8 @@ class World:
 
     def submit(self, database: Database, key: str, *, room: int = 10_000) -> str:
         """The job that answers the analyst's request under a key, if the queue has room."""
-        submissions = Submissions(database, Planner(never), lambda: None, b"", Rules(room))
-        caller = Principal("analyst", self.analyst)
-        return submissions.submit(submissions.command(caller, KIND, _request(self.dataset), key)).job_id
+        caller, query = Principal("analyst", self.analyst), Query(KIND, _request(self.dataset))
+        return submit(submissions_on(database, room), caller, query, key).job_id
 
     def revoke(self, database: Database) -> None:
         """Withdraw the grant, which voids what waits."""

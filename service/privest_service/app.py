@@ -29,14 +29,11 @@ from privest_service.datasets.registration import Registrar
 from privest_service.datasets.store import Store
 from privest_service.datasets.submissions import FileForm, NewHandle, NewUpload
 from privest_service.estimates import endpoints as estimates
-from privest_service.estimates import job_endpoints as job_lists
-from privest_service.estimates import workload_endpoints as workloads
 from privest_service.estimates.charging import Rules
 from privest_service.estimates.engine import Engine
-from privest_service.estimates.planning import Planner
 from privest_service.estimates.requests import expire
 from privest_service.estimates.schemas import JobView
-from privest_service.estimates.service import Submissions
+from privest_service.estimates.service import Planner, Submissions
 from privest_service.exports import endpoints as exports
 from privest_service.exports.witnesses import send_due
 from privest_service.inputs import add_schemas
@@ -46,7 +43,6 @@ from privest_service.limits import CONNECTIONS, Limiter
 from privest_service.notices import endpoints as notices
 from privest_service.notices.deliverer import Deliverer
 from privest_service.notices.sending import NotSentError, Put
-from privest_service.owners import endpoints as owners
 from privest_service.problems import NotFound, ProblemDocument, Unavailable
 from privest_service.proxy_middleware import proper, unstored
 from privest_service.published import endpoints as published
@@ -276,12 +272,10 @@ def create_app(settings: Settings | None) -> FastAPI:
     for router in (
         datasets.router,
         datasets.grants,
-        owners.router,
+        ledger.owners,
         security.router,
         connections.router,
         estimates.router,
-        workloads.router,
-        job_lists.router,
         published.router,
         ledger.router,
         exports.router,

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from privest_service.database import Base, Database, now
 from privest_service.database.migrate import is_current, migrate, require_current
-from privest_service.database.models import import_all
+from privest_service.database.tables import import_all
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.store import Store
 from privest_service.exports.export import chains_of, heads, lines

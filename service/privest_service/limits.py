@@ -6,8 +6,8 @@ Whoever is beyond its own share is told 429, whoever comes when all shares toget
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock
@@ -75,20 +75,23 @@ CONNECTIONS = 16
 _STRANGERS = 8
 """Threads that recognise callers. A caller cannot hold one after that."""
 
-_PATIENCE = 10.0
-"""Longest wait for one of these threads, in seconds. All of them wait for a database that hangs."""
+_STRANGERS_SECONDS = 10.0
+"""Longest wait for one of these threads. All of them wait for a database that hangs."""
 
 _BODIES, _ALL_BODIES = 4, 32
 """Most bodies of the largest size in memory: of one caller's requests, and of all callers'."""
+
+_CHARGES = 8
+"""Threads that charge queries, with a connection each. No other work of a caller can hold them."""
+
+_LOCK_SECONDS = 30.0
+"""Longest wait for locks: a little longer than a charge waits for another process, five times."""
 
 _ALL = ""
 """Name under which the counts of all callers together are kept."""
 
 _turns: ContextVar[asyncio.Semaphore | None] = ContextVar("turns", default=None)
 """The present caller's turns for threads; the service itself needs none."""
-
-_long: ContextVar[bool] = ContextVar("long", default=False)
-"""Whether the present request brought a long body."""
 
 
 class Limiter:
@@ -159,7 +162,7 @@ class Limiter:
             Unavailable: no such thread was free in time.
         """
         try:
-            with fail_after(_PATIENCE):  # which does not interrupt a thread
+            with fail_after(_STRANGERS_SECONDS):  # which does not interrupt a thread
                 return await to_thread.run_sync(lambda: function(*args, **kwargs), limiter=self._strangers)
         except TimeoutError:
             raise Unavailable(
@@ -174,7 +177,6 @@ class Limiter:
         Long bodies are worked on one at a time, because that keeps the interpreter busy.
         """
         long = body >= LONG
-        _long.set(long)
         name = f"{who} long" if long else who
         turns = self._turns.get(name)
         if turns is None:
@@ -192,6 +194,32 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         return await to_thread.run_sync(lambda: function(*args, **kwargs))
 
 
-async def in_thread_if_long(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what takes a moment, but for a long document: `in_thread` has one of a caller's at a time."""
-    return await in_thread(function, *args, **kwargs) if _long.get() else function(*args, **kwargs)
+class ChargeLine:
+    """Runs charges; those of the same callers or owners one after another, waiting without a thread."""
+
+    def __init__(self) -> None:
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()
+        self._threads = CapacityLimiter(_CHARGES)
+
+    async def run(self, keys: Sequence[str], charge: Callable[[], T]) -> T:
+        """Run a charge in a thread, once no other one of these keys runs, in the order in which they came.
+
+        Args:
+            keys: ids of the caller and then of owners, in an order that all charges keep.
+            charge: what blocks.
+
+        Raises:
+            Unavailable: half a minute was not enough. Nothing was done.
+        """
+        async with AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(_LOCK_SECONDS):
+                    for key in keys:
+                        lock = self._locks.setdefault(key, asyncio.Lock())
+                        await lock.acquire()
+                        held.callback(lock.release)
+            except TimeoutError:
+                raise Unavailable(
+                    "Others are changing the same data. Nothing was written. Try again.", retry_after=5
+                ) from None
+            return await to_thread.run_sync(charge, limiter=self._threads)

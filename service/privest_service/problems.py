@@ -289,8 +289,8 @@ def blank(status: int, headers: dict[str, str]) -> JSONResponse:
     return JSONResponse(document.model_dump(exclude_none=True), status, headers, media_type=MEDIA_TYPE)
 
 
-def in_place(place: int, act: Callable[..., T], *given: Any) -> T:
-    """Do something about one of several questions; a refusal says which one, counted from 1.
+def in_place(place: int | None, act: Callable[..., T], *given: Any) -> T:
+    """Do something about one of several queries; a refusal says which one, counted from 1, if it has a place.
 
     Raises:
         Problem: whatever refuses it.
@@ -298,6 +298,7 @@ def in_place(place: int, act: Callable[..., T], *given: Any) -> T:
     try:
         return act(*given)
     except Problem as refused:
-        refused.place = place
-        refused.detail = f"Question {place + 1}: {refused.detail or refused.title}"
+        if place is not None:
+            refused.place = place
+            refused.detail = f"Question {place + 1}: {refused.detail or refused.title}"
         raise

@@ -5,7 +5,7 @@ from sqlalchemy import select
 
 from privest_service.database import Database, now
 from privest_service.database.migrate import RELEASES, config, require_current
-from privest_service.database.models import import_all
+from privest_service.database.tables import import_all
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import charges

@@ -21,9 +21,7 @@ FOR_EVER = {
     "records._pool": "threads, by their number",
     "page._version": "a digest of shipped files",
     "migrate.head": "the revision of this code",
-    "rows._places": "the order of tables",
-    "rows._reader": "the columns of tables",
-    "rows._statement": "statements of tables",
+    "tables._insert": "statements of tables",
     "confinement._landlock_version": "the kernel's",
     "confinement._libseccomp": "a library",
     "confinement._may_lend": "rights of this process",
@@ -126,4 +124,4 @@ def test_what_outlives_a_plan_holds_nothing_that_a_caller_chose() -> None:
     ]
     assert {name for file in files for name in for_ever(file)} == FOR_EVER.keys()
     keyed = {file.stem for file in files if "from cachetools import" in file.read_text()}
-    assert keyed == {"planning", "service"}  # by the caller
+    assert keyed == {"service"}  # by the caller

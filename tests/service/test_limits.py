@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from privest_service import limits
-from privest_service.limits import THREADS, Limit, Limiter, in_thread
+from privest_service.limits import LONG, THREADS, ChargeLine, Limit, Limiter, in_thread
 from privest_service.problems import TooManyRequests, Unavailable
 from testing.attackers import ATTACKS, beside
 from testing.processes import forked_with
@@ -81,7 +81,8 @@ def test_a_caller_holds_few_threads_and_others_go_on() -> None:
 
 
 def test_strangers_hold_few_threads_and_wait_for_them_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_PATIENCE", 0.1)
+    assert limits._STRANGERS_SECONDS == 10  # as docs/limits.md says
+    monkeypatch.setattr(limits, "_STRANGERS_SECONDS", 0.1)
 
     async def use() -> None:
         limiter, go_on, begun = Limiter(), threading.Event(), list[int]()
@@ -118,6 +119,55 @@ def _answered_without_a_body(server: Server, path: str, *fields: str, seconds: f
 
 
 JSON = ("Content-Type: application/json", "Content-Length: 1000")
+
+
+def test_a_charge_waits_for_others_of_its_owners_in_order_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line, ran, held, go = ChargeLine(), list[int](), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        assert go.wait(HANG_GUARD)
+
+    async def main() -> None:
+        first = asyncio.create_task(line.run(["ada", "a", "b"], hold))
+        await asyncio.to_thread(held.wait, HANG_GUARD)
+        monkeypatch.setattr(limits, "_LOCK_SECONDS", 0.0)
+        with pytest.raises(Unavailable):
+            await line.run(["ben", "b"], lambda: ran.append(0))
+        monkeypatch.undo()
+        assert not first.done()
+        later = [
+            asyncio.create_task(line.run([who, "b"], lambda at=at: ran.append(at)))
+            for at, who in enumerate(("ben", "cleo", "dan"), 1)
+        ]
+        await line.run(["ben's friend", "c"], lambda: ran.append(9))  # another owner's
+        await asyncio.sleep(0)
+        later[1].cancel()  # its client is gone
+        await asyncio.sleep(0)
+        assert ran == [9]
+        go.set()
+        await asyncio.gather(first, *later, return_exceptions=True)
+        await line.run(["ada", "b"], lambda: ran.append(4))
+
+    asyncio.run(main())
+    assert ran == [9, 1, 3, 4]
+
+
+def test_a_charge_waits_for_no_thread_that_its_caller_holds() -> None:
+    """Else a caller whose threads are busy would keep all others of its owners waiting."""
+    line, limiter, go = ChargeLine(), Limiter(), threading.Event()
+
+    async def main() -> None:
+        with limiter.on_behalf_of("ada", LONG):  # of whose threads there is one
+            slow = asyncio.create_task(in_thread(go.wait, HANG_GUARD))
+            await asyncio.sleep(0)
+            await asyncio.wait_for(line.run(["ada", "a"], lambda: None), HANG_GUARD)
+            go.set()
+            assert await slow
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(

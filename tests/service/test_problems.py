@@ -11,7 +11,7 @@ from privest_service.connections.schemas import NEW_CONNECTION
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.submissions import NewHandle
 from privest_service.estimates.catalogue import KINDS
-from privest_service.owners.schemas import NewOwner
+from privest_service.ledger.schemas import NewOwner
 from privest_service.validation import faults_of
 from testing.server import Server, problem
 

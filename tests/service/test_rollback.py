@@ -7,11 +7,11 @@ import pytest
 
 from privest_service.database import Database
 from privest_service.database.migrate import is_current
-from privest_service.jobs import service as jobs
 from privest_service.ledger import renewals
 from privest_service.ledger.renewals import Renewal
 from privest_service.rollback import go_back
 from privest_service.settings import Settings
+from testing.claims import claim_next
 from testing.history import signing_key
 from testing.server import ADMIN_KEY
 from testing.world import World
@@ -44,7 +44,7 @@ def test_nobody_goes_back_while_a_job_runs(database: Database, settings: Setting
     world, other = World.make(database), World.make(database)
     world.submit(database, "k")
     with database.write() as session:
-        assert jobs.claim_next(session, timedelta(minutes=1))
+        assert claim_next(session, timedelta(minutes=1))
     other.submit(database, "k")
     with pytest.raises(ValueError, match="Stop the service first"):
         go_back(settings, "0.1.0")
@@ -55,7 +55,7 @@ def test_a_lost_job_ends_charged_on_the_way_back(database: Database, settings: S
     world = World.make(database)
     world.submit(database, "k")
     with database.write() as session:
-        assert jobs.claim_next(session, timedelta(minutes=-1))
+        assert claim_next(session, timedelta(minutes=-1))
     assert go_back(settings, "0.1.0") == 0
     assert not is_current(database)
 

@@ -22,9 +22,9 @@ from privest_service.datasets.schemas import SCHEMA
 from privest_service.declarations import example_of_list
 from privest_service.estimates.catalogue import KINDS, Kind, of_all
 from privest_service.estimates.epsilon_found import to_plan
-from privest_service.estimates.planning import Planner
 from privest_service.estimates.plans import asked_columns
 from privest_service.estimates.questions import ResolvedQuery
+from privest_service.estimates.service import Planner
 from privest_service.inputs import checked
 from privest_service.jobs.models import Job
 from privest_service.problems import Fault, Invalid, Problem

@@ -24,7 +24,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
-from privest_service.database.rows import QueueingSession
 from privest_service.problems import WHEN_FULL, DatabaseUnavailable
 
 T = TypeVar("T")
@@ -74,16 +73,11 @@ _IDLE = "idle_in_transaction_session_timeout"
 """Ends the transactions of a process that was stopped, or whose machine is gone, with the locks they hold."""
 
 _STAY = text(f"SET LOCAL {_IDLE} = 0")
-_WAIT_BRIEFLY = text("SET LOCAL lock_timeout = '1s'")
 
 _FULL, _READ_ONLY = "53100", "25006"
 """PostgreSQL's error codes of a full disk, and of a server that takes no writes (a standby that waits)."""
 
 log = structlog.get_logger()
-
-
-class InTheWayError(Exception):
-    """Another transaction was in the way of one that was attempted once."""
 
 
 class Database:
@@ -170,27 +164,8 @@ class Database:
                 session.flush()
                 for work in session.info.get(_BEFORE_COMMIT, ()):
                     work(session)
-                session.flush()
             for act in session.info.get(_ONCE_COMMITTED, ()):
                 act()
-
-    def attempt(self, work: Callable[[Session], T]) -> T:
-        """Call `work` in a transaction as `run` does, but once. PostgreSQL waits a second for each lock.
-
-        Raises:
-            InTheWayError: another transaction was in the way. Nothing was written.
-            DatabaseUnavailable: there is none, or no room in it.
-        """
-        with _told():
-            try:
-                with self._transaction() as session:
-                    if not self.is_sqlite:
-                        session.execute(_WAIT_BRIEFLY)
-                    return work(session)
-            except (DBAPIError, StaleDataError) as error:
-                if not _in_the_way(error):
-                    raise
-                raise InTheWayError from None
 
     def run(self, work: Callable[[Session], T]) -> T:
         """Call `work` in a transaction that may write. It is begun anew where others were in its way.
@@ -250,7 +225,7 @@ class Database:
             yield connection
 
     def _session(self, engine: Engine) -> Session:
-        return QueueingSession(engine, expire_on_commit=False, info=self._info)
+        return Session(engine, expire_on_commit=False, info=self._info)
 
     def revision(self) -> str:
         """Return the revision of the tables by a statement that fails on a database that takes no writes.

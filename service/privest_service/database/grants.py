@@ -2,8 +2,7 @@
 
 from sqlalchemy import Connection, text
 
-from privest_service.database.models import import_all
-from privest_service.database.tables import Base
+from privest_service.database.tables import Base, import_all
 
 _DELETE, _UPDATE = 8, 16
 """Bits of PostgreSQL's `pg_trigger.tgtype`."""

@@ -23,8 +23,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, text
 
-from privest_service.database.models import import_all
-from privest_service.database.tables import Base
+from privest_service.database.tables import Base, import_all
 
 _NO_LIMIT = 2**61
 """What an account has as its limits that only counts: see `ledger.units`."""

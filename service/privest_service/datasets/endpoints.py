@@ -11,7 +11,7 @@ from privest.tables.metadata import TableMetadata
 from privest_service.connections import service as connections
 from privest_service.connections.schemas import NewConnection
 from privest_service.database import Database
-from privest_service.database.cursors import CURSOR
+from privest_service.database.tables import CURSOR
 from privest_service.datasets import service
 from privest_service.datasets.answers import (
     CapView,

@@ -1,19 +1,19 @@
 """Datasets and grants: found, shared, deleted."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import prod
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from privest.metadata import DatasetMetadata
 from privest.tables.metadata import TableMetadata
 from privest_service import acts
 from privest_service.database import now
-from privest_service.database.cursors import behind, cursor_at
+from privest_service.database.tables import behind, cursor_at
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.store import Store
 from privest_service.datasets.terms import Terms, has_ended, limits_of_question
@@ -24,8 +24,6 @@ from privest_service.ledger.units import Limits
 from privest_service.problems import Forbidden, GrantRefuses, Invalid, NotFound
 from privest_service.security.models import Analyst, Owner
 from privest_service.security.principals import Principal
-
-T = TypeVar("T", Dataset, Grant)
 
 DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
 """Most synthetic rows of a dataset, and most numbers in them.
@@ -55,61 +53,59 @@ def require_access(session: Session, principal: Principal, dataset_id: str) -> t
         GrantRefuses: the caller's grant has come to its end.
         NotFound: there is none for this caller.
     """
-    dataset = session.get(Dataset, dataset_id)
-    return _required(principal, dataset, lambda: session.get(Grant, (dataset_id, principal.id)))
+    return access(session, principal, [dataset_id])[0]
 
 
-class Found:
-    """Datasets and grants that several questions are about, read at once.
+_NAMED = select(Dataset).where(Dataset.id.in_(bindparam("datasets", expanding=True))).order_by(Dataset.id)
+_GRANTED = (
+    select(Grant)
+    .where(Grant.dataset_id.in_(bindparam("datasets", expanding=True)))
+    .where(Grant.analyst_id == bindparam("analyst"))
+    .order_by(Grant.dataset_id)
+)
+_BOTH = (
+    select(Dataset, Grant)
+    .outerjoin(Grant, and_(Grant.dataset_id == Dataset.id, Grant.analyst_id == bindparam("analyst")))
+    .where(Dataset.id.in_(bindparam("datasets", expanding=True)))
+)
+"""Select datasets and an analyst's grants on them: made once, as it takes longer to make than to run."""
 
-    Args:
-        session: of the transaction.
-        about: ids of datasets, each with that of who asks about it.
+_NAMED_HELD, _GRANTED_HELD = (
+    each.with_for_update(read=True).execution_options(populate_existing=True) for each in (_NAMED, _GRANTED)
+)
+"""Select them as they stand now, and lock them against changes. SQLite has one writer anyway."""
 
-    Attributes:
-        owners: of the datasets, by their ids.
+
+def access(
+    session: Session, principal: Principal, dataset_ids: Sequence[str], *, lock: bool = False
+) -> list[tuple[Dataset, Grant | None]]:
+    """Datasets that the caller owns or was granted, each with that grant, in the order of their ids.
+
+    With `lock`, nobody withdraws or changes any of them before the transaction ends: datasets are locked by
+    id, and then grants.
+
+    Raises:
+        GrantRefuses: the caller's grant on one of them has come to its end.
+        NotFound: one of them is none for this caller.
     """
-
-    def __init__(self, session: Session, about: Collection[tuple[str, str]]) -> None:
-        named = select(Dataset).where(Dataset.id.in_({dataset_id for dataset_id, _ in about}))
-        self._datasets = {each.id: each for each in session.scalars(self._read(named.order_by(Dataset.id)))}
-        self.owners = {each.owner_id for each in self._datasets.values()}
-        others = set(about) - {(each.id, each.owner_id) for each in self._datasets.values()}
-        granted = select(Grant).where(tuple_(Grant.dataset_id, Grant.analyst_id).in_(others))
-        granted = self._read(granted.order_by(Grant.dataset_id, Grant.analyst_id))
-        found = session.scalars(granted) if others else ()
-        self._grants = {(each.dataset_id, each.analyst_id): each for each in found}
-
-    def _read(self, which: Select[T]) -> Select[T]:
-        return which
-
-    def length(self, dataset_id: str) -> int:
-        """Characters of a dataset's schema; 0 where there is none."""
-        dataset = self._datasets.get(dataset_id)
-        return len(dataset.dataset_schema) if dataset else 0
-
-    def require_access(self, principal: Principal, dataset_id: str) -> tuple[Dataset, Grant | None]:
-        """One of the datasets, as `require_access` finds it."""
-        dataset, theirs = self._datasets.get(dataset_id), (dataset_id, principal.id)
-        return _required(principal, dataset, lambda: self._grants.get(theirs))
-
-
-class Held(Found):
-    """They are held: nobody can withdraw them before the transaction ends. SQLite has one writer anyway."""
-
-    def _read(self, which: Select[T]) -> Select[T]:
-        return which.with_for_update(read=True).execution_options(populate_existing=True)
+    given: dict[str, Any] = {"datasets": list(dataset_ids), "analyst": principal.id}
+    if not lock:
+        found = {dataset.id: (dataset, grant) for dataset, grant in session.execute(_BOTH, given)}
+    else:
+        named = session.scalars(_NAMED_HELD, given).all()
+        others = any(each.owner_id != principal.id for each in named)
+        grants = {each.dataset_id: each for each in session.scalars(_GRANTED_HELD, given)} if others else {}
+        found = {each.id: (each, grants.get(each.id)) for each in named}
+    return [_required(principal, *found.get(each, (None, None))) for each in dataset_ids]
 
 
 def _required(
-    principal: Principal, dataset: Dataset | None, granted: Callable[[], Grant | None]
+    principal: Principal, dataset: Dataset | None, grant: Grant | None
 ) -> tuple[Dataset, Grant | None]:
-    """What `require_access` finds."""
     if dataset is None or dataset.deleted_at is not None:
         raise NotFound
     if dataset.owner_id == principal.id:
         return dataset, None
-    grant = granted()
     if grant is None or grant.revoked_at is not None:
         raise NotFound
     if has_ended(grant):

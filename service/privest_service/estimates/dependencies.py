@@ -3,8 +3,7 @@
 from typing import Annotated
 
 from privest_service.estimates.engine import Engine
-from privest_service.estimates.planning import Planner
-from privest_service.estimates.service import Submissions
+from privest_service.estimates.service import Planner, Submissions
 from privest_service.parts import running
 
 EngineDep = Annotated[Engine, running(Engine)]

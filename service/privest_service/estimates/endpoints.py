@@ -2,21 +2,28 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
+from privest_service.database.tables import CURSOR
 from privest_service.datasets.dependencies import RegistrarDep
-from privest_service.estimates import exported, requests, room, service, views
+from privest_service.estimates import exported, requests, room, service, views, workloads
 from privest_service.estimates.catalogue import KINDS, Job, Kind
 from privest_service.estimates.dependencies import EngineDep, PlannerDep, SubmissionsDep
 from privest_service.estimates.epsilon_found import to_plan
-from privest_service.estimates.request_views import RequestList, Verdict, request_view
-from privest_service.estimates.schemas import FINAL, InlineRef, JobView
+from privest_service.estimates.plans import stored_plan
+from privest_service.estimates.schemas import FINAL, InlineRef, JobView, Privacy, State
+from privest_service.estimates.views import RequestList, Verdict, privacy_of, request_view
+from privest_service.inputs import Id, Moment, QuestionTag
 from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Job as StoredJob
 from privest_service.ledger import charges
 from privest_service.ledger.receipts import Receipt
 from privest_service.limits import JOB_STREAMS, UPLOADS, WAITS, in_thread
@@ -105,7 +112,7 @@ REFUSALS = documented(
 """Problems that a question may meet."""
 
 
-def _ask_route(kind: Kind) -> None:
+def _add_estimate_route(kind: Kind) -> None:
     """Add the call that asks for an estimate of one kind."""
     request_type: Any = kind.request
 
@@ -118,7 +125,7 @@ def _ask_route(kind: Kind) -> None:
         responses=REFUSALS | {202: {"model": kind.job, "description": "not finished yet; poll `Location`"}},
         openapi_extra={"parameters": [IDEMPOTENCY_KEY]},
     )
-    async def estimate(
+    async def create_estimate(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
         request: Request,
         asker: EstimateDep,
@@ -131,12 +138,10 @@ def _ask_route(kind: Kind) -> None:
         prefer: Annotated[str | None, Header(description="`wait=N`, in seconds")] = None,
     ) -> Response:
         key, seconds, caller = require_idempotency_key(idempotency_key), _wait_of(prefer), asker.principal
-        if isinstance(body.dataset, InlineRef):
-            with limiter.hold(UPLOADS, caller.id):
-                ask = await in_thread(submissions.command, caller, kind, body, key)
-                answer = await submissions.submit_inline(ask, registrar)
-        else:
-            answer = await submissions.submit_together(caller, kind, body, key)
+        inline = isinstance(body.dataset, InlineRef)
+        with limiter.hold(UPLOADS, caller.id) if inline else nullcontext():
+            (answer,) = await submissions.submit(caller, service.Query(kind, body), key, registrar)
+        if not inline:
             stop_clock()
         database = submissions.database
 
@@ -161,7 +166,7 @@ def _ask_route(kind: Kind) -> None:
             job = views.fresh_job_view(caller, answer.fresh)
         else:
             job = await in_thread(look)
-        return _answer(job, request.scope.get("root_path", ""))
+        return job_response(job, request.scope.get("root_path", ""))
 
 
 def _plan_route(kind: Kind) -> None:
@@ -184,7 +189,7 @@ def _plan_route(kind: Kind) -> None:
     ) -> Response:
         question = to_plan(database, planner, caller, kind, body)
         with traces.step("plan"):
-            planned = planner.plan(question)
+            planned = planner.make_plan(question)
         opinion = planner.second_opinion(question, planned)
         with database.read() as session:
             found = room.room_of(session, caller, question, room.charges_of(planned))
@@ -198,7 +203,8 @@ def _written(job: JobView, status: int = 200, headers: dict[str, str] | None = N
     return Response(job.model_dump_json(), status, headers, "application/json")
 
 
-def _answer(job: JobView, root: str) -> Response:
+def job_response(job: JobView, root: str) -> Response:
+    """A job as it stands: 200 once it has ended, and before that 202 with the address to poll."""
     done = job.state in FINAL
     # Written out: to look a route up by its name takes longer than all else here.
     again = "30" if job.state == "requested" else "1"
@@ -207,7 +213,7 @@ def _answer(job: JobView, root: str) -> Response:
 
 
 for _kind in KINDS.values():
-    _ask_route(_kind)
+    _add_estimate_route(_kind)
     _plan_route(_kind)
 
 
@@ -358,3 +364,119 @@ async def watch_job(
             yield ServerSentEvent(event="state", data=seen)
         else:
             await asyncio.sleep(0.2)
+
+
+# Workloads
+
+
+_LONGEST_KEY = 190
+"""Longest key under which several questions are asked, each under that key and its place."""
+
+
+@router.post("/plans", responses=documented(NotFound, GrantRefuses, Unavailable))
+def plan_workload(
+    body: workloads.PlannedWorkload,  # pyright: ignore[reportInvalidTypeForm]
+    caller: ReadDep,
+    database: DatabaseDep,
+    planner: PlannerDep,
+) -> workloads.WorkloadView:
+    """The price of up to 50 questions, each and together, and whether limits cover them. Charges nothing."""
+    return workloads.price(database, planner, caller, body)
+
+
+@router.post(
+    "/estimates",
+    status_code=202,
+    responses=REFUSALS,
+    openapi_extra={"parameters": [IDEMPOTENCY_KEY]},
+)
+async def estimate_workload(
+    body: workloads.Workload,  # pyright: ignore[reportInvalidTypeForm]
+    asker: EstimateDep,
+    submissions: SubmissionsDep,
+    idempotency_key: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> workloads.JobList:
+    """Ask up to 50 questions together, in their order: all of them are charged, or none. Poll their jobs.
+
+    They are about registered datasets, and none of them waits for an approval.
+    """
+    key, caller = require_idempotency_key(idempotency_key, _LONGEST_KEY), asker.principal
+    asked = [service.Query(KINDS[each.kind], each.body) for each in workloads.registered(body)]
+    answers = await submissions.submit(caller, asked, key)
+
+    def read() -> workloads.JobList:
+        with submissions.database.read() as session:
+            jobs_of = [
+                views.job_view(
+                    session, caller, service.require_job(session, caller, each.job_id), reused=each.reused
+                )
+                for each in answers
+            ]
+        return workloads.JobList(jobs=jobs_of)
+
+    return await in_thread(read)
+
+
+# Lists
+
+
+class JobLine(BaseModel):
+    """A question in a list; the job itself has its answer."""
+
+    id: str
+    kind: str
+    state: State
+    asked_at: datetime
+    datasets: list[str]
+    privacy: Annotated[Privacy | None, Field(description="null where its estimator is not there any more")]
+    dummy: bool
+    tag: Annotated[str | None, Field(description="words of whoever asked")] = None
+
+
+class JobPage(BaseModel):
+    """Questions of a caller, newest first, and the cursor of the next page."""
+
+    jobs: list[JobLine]
+    next: Annotated[str | None, Field(description="`cursor` of the next page; null where none follows")]
+
+
+@router.get("/jobs", responses=documented())
+def list_jobs(
+    caller: ReadDep,
+    database: DatabaseDep,
+    state: Annotated[list[State] | None, Query(description="one of these states")] = None,
+    dataset: Annotated[Id | None, Query(description="about this dataset, alone or with others")] = None,
+    tag: Annotated[QuestionTag | None, Query(description="asked with this tag")] = None,
+    since: Annotated[Moment | None, Query(description="asked then or later")] = None,
+    until: Annotated[Moment | None, Query(description="asked before then")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[str, Query(pattern=f"^({CURSOR})?$", description="`next` of the page before")] = "",
+) -> JobPage:
+    """The questions that the caller asked, newest first, in pages."""
+    caller.must_be("owner", "analyst")
+    conditions = [
+        *([StoredJob.state.in_(state)] if state else []),
+        *([StoredJob.tag == tag] if tag else []),
+        *([StoredJob.created_at >= since] if since else []),
+        *([StoredJob.created_at < until] if until else []),
+    ]
+    with database.read() as session:
+        found, further = jobs.submitted(
+            session, caller.id, *conditions, dataset_id=dataset, limit=limit, cursor=cursor
+        )
+        lines = [_line(job, jobs.parts_of(session, job) or [job]) for job in found]
+    return JobPage(jobs=lines, next=further)
+
+
+def _line(job: StoredJob, parts: Sequence[StoredJob]) -> JobLine:
+    plan = stored_plan(job.kind, job.plan) if job.kind in KINDS else None
+    return JobLine(
+        id=job.id,
+        kind=job.kind,
+        state=job.state,  # pyright: ignore[reportArgumentType]
+        asked_at=job.created_at,
+        datasets=[str(part.dataset_id) for part in parts],
+        privacy=privacy_of(plan) if plan else None,
+        dummy=job.dummy,
+        tag=job.tag,
+    )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from math import inf
 
 import structlog
@@ -222,19 +223,7 @@ class Engine:
         if self._database.first(jobs.TO_DO if able else jobs.OVERDUE, now=now()) is None:
             return None
 
-        def claim(session: Session) -> tuple[list[str], str | None, Claimed | None]:
-            lost = jobs.fail_overdue(session, now())
-            job = jobs.take_ended_at_sites(session) if able else None
-            if job is None and able:
-                job = jobs.next_waiting(session, self._served())
-                if job is not None and not can_run(job.kind, job.plan):
-                    charges.void(session, job.id)
-                    return lost, job.id, None
-                job = job and jobs.claim(session, job, self.lease)
-            # A permit that cannot be made, on a full disk, undoes the claim: nobody pays for that.
-            return lost, None, job and self._claimed(session, job)
-
-        lost, voided, claimed = self._database.run(claim)
+        lost, voided, claimed = self._database.run(partial(self.claim, able=able))
         for job_id in lost:
             self._withdraw(job_id)
             log.warning("job lost", job=job_id)
@@ -242,6 +231,27 @@ class Engine:
             log.warning("job given back: another version planned it", job=voided)
             self._wake.set()  # another one may wait
         return claimed
+
+    def claim(self, session: Session, *, able: bool) -> tuple[list[str], str | None, Claimed | None]:
+        """Claim the job that is next, whose charge is final from here on.
+
+        Args:
+            session: of the transaction.
+            able: whether a job can be run now; else only the jobs that were left behind are ended.
+
+        Returns:
+            the jobs that were lost with their workers, one that was given back, and the claimed job.
+        """
+        lost = jobs.fail_overdue(session, now())
+        job = jobs.take_ended_at_sites(session) if able else None
+        if job is None and able:
+            job = jobs.next_waiting(session, self._served())
+            if job is not None and not can_run(job.kind, job.plan):
+                charges.void(session, job.id)
+                return lost, job.id, None
+            job = job and jobs.claim(session, job, self.lease)
+        # A permit that cannot be made, on a full disk, undoes the claim: nobody pays for that.
+        return lost, None, job and self._claimed(session, job)
 
     @property
     def lease(self) -> timedelta:
@@ -319,11 +329,7 @@ class Engine:
     def _stored(self, job_id: str, result: str | None) -> bool:
         """Try to end a job; false if the database was not to be had."""
         try:
-            ended = self._database.run(
-                lambda session: (
-                    jobs.fail(session, job_id) if result is None else charges.commit(session, job_id, result)
-                )
-            )
+            ended = self._database.run(lambda session: finish(session, job_id, result))
         except DatabaseUnavailable:
             log.warning("the end of a job waits for the database", job=job_id)
             return False
@@ -338,3 +344,8 @@ class Engine:
     def _announce(self, job_id: str) -> None:
         for waiter in self._waiters.get(job_id, ()):
             waiter.set()
+
+
+def finish(session: Session, job_id: str, result: str | None) -> bool:
+    """End a claimed job with its answer and receipts, or without any; false if it had ended before."""
+    return jobs.fail(session, job_id) if result is None else charges.commit(session, job_id, result)

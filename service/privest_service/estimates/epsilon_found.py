@@ -1,7 +1,6 @@
 """Questions that are only planned: with an ε, or with what it is to be found by, from public facts alone."""
 
 from collections.abc import Callable
-from functools import partial
 from math import inf
 
 from privest.estimators.federation import Federated, Plan
@@ -9,16 +8,10 @@ from privest.estimators.least_epsilon import MOST, least_epsilon
 from privest.tables.answers import ColumnError
 from privest_service.database import Database
 from privest_service.estimates.catalogue import Kind
-from privest_service.estimates.planning import Planner
-from privest_service.estimates.questions import Facts, ResolvedQuery, resolve, resolve_inline
+from privest_service.estimates.questions import ResolvedQuery
 from privest_service.estimates.room import Known, charges_of
-from privest_service.estimates.schemas import (
-    Accuracy,
-    EstimateRequest,
-    InlineRef,
-    PlanPrivacy,
-    RequestedPrivacy,
-)
+from privest_service.estimates.schemas import Accuracy, EstimateRequest, PlanPrivacy, RequestedPrivacy
+from privest_service.estimates.service import Planner, resolve_query
 from privest_service.problems import Invalid
 from privest_service.security.principals import Principal
 
@@ -43,16 +36,16 @@ def to_plan(
 
     Raises:
         Invalid: no ε does what is asked for, in words that say why.
-        Problem: see `resolve` and `Planner.plan`.
+        Problem: see `resolve_query` and `Planner.make_plan`.
     """
     wanted = request.privacy
     assert isinstance(wanted, PlanPrivacy)  # noqa: S101 - of every plan's request
 
-    resolved = _resolver(database, caller, kind, request)
-
     def at(epsilon: float) -> ResolvedQuery:
         privacy = RequestedPrivacy(epsilon=epsilon, delta=wanted.delta)
-        return resolved(request.model_copy(update={"privacy": privacy}))
+        asked = request.model_copy(update={"privacy": privacy})
+        with database.read() as session:
+            return resolve_query(session, caller, kind, asked)
 
     if wanted.target is not None:
         figure = _figure(wanted.target)
@@ -60,7 +53,7 @@ def to_plan(
         def ratio(epsilon: float) -> float:
             question = at(epsilon)
             try:
-                planned = planner.plan(question)
+                planned = planner.make_plan(question)
             except Invalid:
                 if epsilon == MOST:
                     raise
@@ -75,21 +68,6 @@ def to_plan(
         return _within_share(database, planner, caller, at, wanted.share)
     assert wanted.epsilon is not None  # noqa: S101 - one of three is there
     return at(wanted.epsilon)
-
-
-def _resolver(
-    database: Database, caller: Principal, kind: Kind, request: EstimateRequest
-) -> Callable[[EstimateRequest], ResolvedQuery]:
-    """Return the function that resolves a request with any privacy, from facts that are read once."""
-    if isinstance(request.dataset, InlineRef):
-
-        def inline(asked: EstimateRequest) -> ResolvedQuery:
-            with database.read() as session:
-                return resolve_inline(session, caller, kind, asked)
-
-        return inline
-    with database.read() as session:
-        return partial(resolve, Facts(session, [(caller, request)]), caller, kind)
 
 
 def _figure(target: Accuracy) -> Callable[[Plan], float]:
@@ -153,7 +131,7 @@ def _within_share(
         raise Invalid("With δ = 0 no ε follows from a share of this budget. Say epsilon, or a delta above 0.")
     if most == 0.0:
         raise Invalid("Nothing is left of the budget, or of a cap, at this δ.")
-    if careful < most and any(charge.slack for charge in charges_of(planner.plan(at(most)))):
+    if careful < most and any(charge.slack for charge in charges_of(planner.make_plan(at(most)))):
         most = careful
         if most == 0.0:
             raise Invalid(

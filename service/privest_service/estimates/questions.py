@@ -1,40 +1,22 @@
-"""Questions: requests, resolved against the public facts of their datasets."""
+"""Resolved queries: all choices made by public facts of datasets; and what sites need to run one together."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 import rfc8785
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
+from privest.estimators.federation import Federated, Plan
 from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
-from privest_service.datasets import service as datasets
-from privest_service.datasets.ingest import LEAST_RECORDS
-from privest_service.datasets.models import Dataset, Grant
-from privest_service.datasets.readers.layout import unit_of
-from privest_service.datasets.schemas import SCHEMA, DatasetSchema
-from privest_service.datasets.table_schema import TableSchema
-from privest_service.datasets.terms import require_kind
 from privest_service.estimates.catalogue import Kind
-from privest_service.estimates.schemas import (
-    DatasetPart,
-    DatasetRef,
-    EstimateRequest,
-    InlineRef,
-    InlineRows,
-    RequestedPrivacy,
-)
-from privest_service.ledger import service as ledger
-from privest_service.ledger.models import Account
-from privest_service.ledger.units import chargeable
+from privest_service.jobs.models import Job, JointRun
 from privest_service.problems import Invalid
-from privest_service.security.principals import Principal
-
-_SHOWN = 10
-"""Differences between two schemas that a refusal lists."""
 
 
 def digest_of(content: Any) -> str:
@@ -118,169 +100,76 @@ class ResolvedQuery:
         return " ".join([self.caller_id, self.digest, *about])
 
 
-class Facts:
-    """What requests follow from, read for all of them at once.
+# Runs of a hub and its sites
 
-    Args:
-        session: to read in.
-        asked: callers, each with a request of theirs on registered datasets.
-        rows: the dataset that was made of the rows which the one request brought, if it did.
+
+@dataclass(frozen=True)
+class Joint:
+    """A joint run that is to be noted with its job; see `JointRun`."""
+
+    terms: str
+    hub_job: str | None = None
+
+    def noted(self, session: Session, job: Job) -> None:
+        """Write it down with its job, before anybody can take that."""
+        session.add(JointRun(job_id=job.id, terms=self.terms, hub_job=self.hub_job))
+        session.flush()
+
+
+@dataclass(frozen=True)
+class AskedPart:
+    """Public facts of one dataset of a question: its number of records, and what they are promised."""
+
+    n: int
+    target: PrivacyTarget
+
+
+@dataclass(frozen=True)
+class Asked:
+    """All of a question that a site needs to plan it by itself, besides the public facts of its own dataset.
+
+    Attributes:
+        options: of the estimator, as they were resolved.
+        choice: of columns of a table.
+        parts: of all datasets, in order.
+        may_leave: sites that may stay away once the run has begun.
     """
 
-    def __init__(
-        self, session: Session, asked: Sequence[tuple[Principal, EstimateRequest]], rows: str | None = None
-    ) -> None:
-        self._rows, self._schemas = rows, dict[str, DatasetSchema]()
-        about = {(part.id, caller.id) for caller, request in asked for part in self.named(request)}
-        self._found = datasets.Found(session, about)
-        self._accounts = ledger.owners_accounts(session, self._found.owners)
-
-    def named(self, request: EstimateRequest) -> list[DatasetPart]:
-        """The datasets of a request; a list of one is that one."""
-        about = request.dataset
-        if self._rows is not None:
-            return [DatasetPart(id=self._rows)]
-        if isinstance(about, list):
-            return about
-        assert isinstance(about, DatasetRef)  # noqa: S101 - rows are registered first
-        return [DatasetPart(id=about.id, dummy=about.dummy)]
-
-    def length(self, request: EstimateRequest) -> int:
-        """Characters of the schemas of a request's datasets, which tell how long it takes to resolve."""
-        return sum(self._found.length(part.id) for part in self.named(request))
-
-    def require_access(
-        self, caller: Principal, dataset_id: str
-    ) -> tuple[Dataset, DatasetSchema, Account, Grant | None]:
-        """A dataset as `datasets.require_access` finds it, its schema, its owner's account and the grant."""
-        dataset, grant = self._found.require_access(caller, dataset_id)
-        schema = self._schemas.get(dataset_id)
-        if schema is None:
-            schema = self._schemas[dataset_id] = SCHEMA.validate_json(dataset.dataset_schema)
-        return dataset, schema, self._accounts[dataset.owner_id], grant
+    options: dict[str, Any]
+    choice: dict[str, Any]
+    parts: tuple[AskedPart, ...]
+    may_leave: int = 0
 
 
-def resolve(facts: Facts, caller: Principal, kind: Kind, request: EstimateRequest) -> ResolvedQuery:
-    """Resolve a request on registered datasets, with the defaults that follow from public facts.
+ASKED: TypeAdapter[Asked] = TypeAdapter(Asked)
+"""Reads and writes what was asked."""
+
+
+LARGEST_TERMS = 2**20
+"""Most bytes of what sites need to plan a question."""
+
+MOST_NUMBERS = 1_000_000
+"""Most numbers of one answer that sites exchange, and so of what a hub keeps of it."""
+
+
+def joint_at_hub(question: ResolvedQuery, planned: Plan) -> Joint:
+    """Return what a hub notes of a question on datasets of sites.
 
     Raises:
-        GrantRefuses: the caller's grant has ended, or is for other estimators.
-        Invalid: a dataset is of another kind.
-        NotFound: the caller has no such dataset.
+        Invalid: a noisy sum is too long to be exchanged, or what was asked too long to be handed to sites.
     """
-    caller.must_be("owner", "analyst")
-    named = facts.named(request)
-    about, schemas, elsewhere, approval = list[QueryTarget](), list[DatasetSchema](), set[bool](), False
-    for part in named:
-        dataset, schema, account, grant = facts.require_access(caller, part.id)
-        if grant is not None and not part.dummy:
-            require_kind(grant, kind.name)
-            approval = approval or grant.approval
-        schemas.append(schema)
-        privacy, shape = part.privacy or request.privacy, schema.shape(dataset.n)
-        about.append(_subject(account, kind, request, privacy, dataset.id, shape))
-        elsewhere.add(dataset.at_site is not None and not part.dummy)
-    _refuse_unlike(schemas)
-    if len(elsewhere) > 1:
-        raise Invalid("Some of these datasets are at sites and some are here. Ask about either alone.")
-    options, (at_sites,) = kind.resolved(request, about[0].shape), elsewhere
-    if request.may_leave:
-        _refuse_leaving(kind, about, request.may_leave, at_sites=at_sites)
-    return ResolvedQuery(
-        caller.id,
-        kind,
-        tuple(about),
-        options,
-        named[0].dummy,
-        approval,
-        at_sites,
-        kind.choice(request),
-        request.may_leave,
-    )
-
-
-def _refuse_leaving(kind: Kind, about: Sequence[QueryTarget], may_leave: int, *, at_sites: bool) -> None:
-    """Refuse to go on without sites where none would be left, or the answer would state errors still."""
-    if not at_sites or may_leave >= len(about):
-        raise Invalid("may_leave is for datasets at sites, of which at least one has to stay.")
-    if not kind.estimator.errors_apart or about[0].shape.recipe is not None:
+    largest = max((release.size for release in planned.releases), default=0)
+    if isinstance(planned, Federated) and largest > MOST_NUMBERS:
         raise Invalid(
-            f"may_leave is not for {kind.name} here: its answer states an error for each number, which would "
-            "not be true any more. It is for estimates of records that are no rows of a table."
+            f"A noisy sum of this plan has {largest:,} numbers, and sites exchange at most {MOST_NUMBERS:,}: "
+            "ask about fewer columns, or about one dataset."
         )
-
-
-def _refuse_unlike(schemas: Sequence[DatasetSchema]) -> None:
-    """Refuse datasets whose records are not of one kind: what was made of raw rows, and what a record is.
-
-    Raises:
-        Invalid: these are not.
-    """
-    first, *others = map(_facts, schemas)
-    unlike = {name for other in others for name in first | other if other.get(name) != first.get(name)}
-    if unlike:
-        told = ", ".join(sorted(unlike)[:_SHOWN]) + (", …" if len(unlike) > _SHOWN else "")
-        raise Invalid(f"All datasets of one question must have the same schema. These differ in {told}.")
-
-
-def _facts(schema: DatasetSchema) -> dict[str, Any]:
-    """What a schema says, by names; of a table by those of columns, whose order must be the same too."""
-    if not isinstance(schema, TableSchema):
-        return schema.model_dump()
-    columns = {f"column {each.name}": (at, each.column()) for at, each in enumerate(schema.columns)}
-    return schema.model_dump(exclude={"columns"}) | columns
-
-
-def resolve_inline(
-    session: Session, caller: Principal, kind: Kind, request: EstimateRequest
-) -> ResolvedQuery:
-    """Resolve a request on rows that came with it. Nothing of the rows is looked at but their number.
-
-    Raises:
-        Invalid: the rows are of another kind, or too few.
-        Forbidden: the caller is no owner, who alone may bring rows.
-    """
-    caller.must_be("owner")
-    given = inline_rows(request)
-    unit = given.declared.unit
-    whose = [row.get(unit.column) if isinstance(row, dict) else None for row in given.rows] if unit else []
-    n = len(set(map(unit_of, whose))) if unit else len(given.rows)
-    if n < LEAST_RECORDS:
-        raise Invalid(f"A dataset must have at least {LEAST_RECORDS} records. Send more rows.")
-    shape = given.declared.shape(n)
-    facts = {"schema": given.declared.model_dump(mode="json"), "n": shape.n}
-    name = f"inline {digest_of(facts)}"
-    account = ledger.owner_account(session, caller.id)
-    subject = _subject(account, kind, request, request.privacy, name, shape)
-    return ResolvedQuery(caller.id, kind, (subject,), kind.resolved(request, subject.shape))
-
-
-def inline_rows(request: EstimateRequest) -> InlineRows:
-    """The rows that came with a request."""
-    assert isinstance(request.dataset, InlineRef)  # noqa: S101 - of those alone
-    return request.dataset.inline
-
-
-def _subject(
-    account: Account,
-    kind: Kind,
-    request: EstimateRequest,
-    privacy: RequestedPrivacy,
-    dataset_id: str,
-    shape: DatasetMetadata,
-) -> QueryTarget:
-    """A dataset of this id, of the owner of an account, as a request is about it.
-
-    Raises:
-        Invalid: it is of a kind that the estimator does not take, or has no such columns.
-    """
-    try:
-        asked = kind.metadata_of(shape, request)
-    except ValueError as error:
-        raise Invalid(str(error)) from None
-    delta = privacy.delta
-    if delta is None:
-        pure = account.composition == "basic" and account.delta_limit == 0
-        delta = 0.0 if pure else shape.n**-1.5
-    requested = PrivacyTarget(privacy.epsilon, delta, ledger.limits_of(account).slack_per_mu_squared)
-    return QueryTarget(dataset_id, account.owner_id, asked, chargeable(requested), requested)
+    parts = tuple(AskedPart(subject.shape.n, subject.target) for subject in question.about)
+    asked = Asked(question.options, dict(question.choice), parts, question.may_leave)
+    terms = json.dumps(asdict(asked), allow_nan=False)
+    if len(terms) > LARGEST_TERMS:
+        raise Invalid(
+            f"The query has {len(terms):,} bytes, and sites take at most {LARGEST_TERMS:,}: "
+            "give shorter options."
+        )
+    return Joint(terms)

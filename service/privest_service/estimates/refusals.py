@@ -1,7 +1,5 @@
 """Refusals: recorded for the owner whose budget or grant refuses, and told as their callers may know them."""
 
-from collections.abc import Sequence
-
 from pydantic import JsonValue
 from sqlalchemy.orm import Session
 
@@ -9,11 +7,10 @@ from privest.estimators.federation import Plan
 from privest_service import acts
 from privest_service.database import Database
 from privest_service.datasets.models import Dataset
+from privest_service.estimates.charging import EstimateCommand, PlannedQuery
 from privest_service.estimates.plans import asked_columns, asked_label
-from privest_service.estimates.questions import ResolvedQuery
-from privest_service.estimates.reservation import Draft, EstimateCommand
 from privest_service.estimates.room import in_words, room_of
-from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, as_number
+from privest_service.ledger.units import EPSILON, PROBABILITY, as_number
 from privest_service.problems import AccountFrozen, BudgetExceeded, GrantRefuses, PaceExceeded
 
 _SOMEBODY_ELSES = (
@@ -28,22 +25,21 @@ _COLUMNS = 20
 def record(
     database: Database,
     refused: BudgetExceeded | AccountFrozen | GrantRefuses,
-    ask: EstimateCommand,
-    question: ResolvedQuery | None = None,
-    draft: Draft | None = None,
+    command: EstimateCommand,
+    planned: PlannedQuery | None = None,
 ) -> None:
     """Tell the owner whose budget or grant refuses who was refused what: by its plan, and so of no row.
 
     Without a plan, because the grant forbids even that, nothing is told of a price.
     """
-    details: dict[str, JsonValue] = {"estimate": ask.kind.name, "by": _refuses(refused)}
-    details["several"] = isinstance(ask.request.dataset, list) and len(ask.request.dataset) > 1
-    if question is not None and draft is not None:
-        place = [subject.dataset_id for subject in question.about].index(str(refused.dataset))
-        charge, _ = draft.charges[place]
+    details: dict[str, JsonValue] = {"estimate": command.kind.name, "by": _refuses(refused)}
+    details["several"] = isinstance(command.request.dataset, list) and len(command.request.dataset) > 1
+    if planned is not None:
+        place = [target.dataset_id for target in planned.query.about].index(str(refused.dataset))
+        charge, _ = planned.charges[place]
         details["epsilon"] = as_number(charge.epsilon, EPSILON)
         details["delta"] = as_number(charge.delta, PROBABILITY)
-        details |= _of_columns(draft.planned)
+        details |= _of_columns(planned.plan)
         if isinstance(refused, BudgetExceeded) and refused.room and refused.room["epsilon"] is not None:
             details["room"] = refused.room["epsilon"]
 
@@ -55,37 +51,31 @@ def record(
 
 
 def as_known(
-    database: Database,
-    refused: BudgetExceeded | AccountFrozen | GrantRefuses,
-    ask: EstimateCommand,
-    question: ResolvedQuery,
-    draft: Draft,
+    database: Database, refused: BudgetExceeded | AccountFrozen | GrantRefuses, planned: PlannedQuery
 ) -> BudgetExceeded | AccountFrozen | GrantRefuses:
     """A refusal, recorded for the owner, as its caller may know it.
 
     An analyst knows its own grant and cap alone: all else is one answer, whoever and whatever refused.
     """
-    knows = isinstance(refused, GrantRefuses) or refused.scope == "analyst" or ask.caller.role == "owner"
+    command = planned.command
+    knows = isinstance(refused, GrantRefuses) or refused.scope == "analyst" or command.caller.role == "owner"
     if knows and not isinstance(refused, GrantRefuses):
-        told(database, refused, ask, question, [charge for charge, _ in draft.charges])
-    record(database, refused, ask, question, draft)
+        explain(database, refused, planned)
+    record(database, refused, command, planned)
     return refused if knows else BudgetExceeded(_SOMEBODY_ELSES)
 
 
-def told(
-    database: Database,
-    refused: BudgetExceeded | AccountFrozen,
-    ask: EstimateCommand,
-    question: ResolvedQuery,
-    asked: Sequence[Charge],
+def explain(
+    database: Database, refused: BudgetExceeded | AccountFrozen, planned: PlannedQuery
 ) -> BudgetExceeded | AccountFrozen:
     """A refusal by an account that the caller may look at, with what was asked and what is left."""
     if isinstance(refused, BudgetExceeded):
+        charged = [charge for charge, _ in planned.charges]
         with database.read() as session:
-            room = room_of(session, ask.caller, question, asked)
+            room = room_of(session, planned.command.caller, planned.query, charged)
         if room is not None:
             refused.room = room.model_dump()
-            refused.detail = " ".join(filter(None, (refused.detail, in_words(room, question))))
+            refused.detail = " ".join(filter(None, (refused.detail, in_words(room, planned.query))))
     return refused
 
 

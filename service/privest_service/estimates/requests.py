@@ -1,7 +1,7 @@
 """Requests: questions that wait for their owners' approval; decided upon, and charged then or ended.
 
-Every function works inside the caller's transaction, which holds datasets and grants first, then the job,
-then owners and accounts: the order of all that ends or claims a job.
+Every function works inside the caller's transaction, which locks datasets and grants first, then the job,
+then owners and accounts: see `charging`.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,12 @@ from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.terms import has_ended, require_terms
+from privest_service.estimates.charging import Access, debits_of, lock_access, lock_accounts
 from privest_service.estimates.plans import can_run, stored_plan
-from privest_service.estimates.reservation import Access, concerned_by, debits_of, held
 from privest_service.estimates.room import account_room
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Decision, Job, Transition
 from privest_service.ledger import charges
-from privest_service.ledger import service as ledger
 from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Mechanism
 from privest_service.ledger.units import Charge
@@ -221,7 +220,8 @@ def ended_with(session: Session, job: Job) -> Literal["grant", "dataset"] | None
 
 
 def _held_job(session: Session, job_id: str) -> Job:
-    held = select(Job).where(Job.id == job_id).with_for_update()
+    # Not against keys that refer to it (FOR NO KEY UPDATE): charges insert these after they lock accounts.
+    held = select(Job).where(Job.id == job_id).with_for_update(key_share=True)
     return session.scalars(held.execution_options(populate_existing=True)).one()
 
 
@@ -230,7 +230,7 @@ def _accesses(session: Session, own: Job) -> list[Access] | None:
     whole = session.get_one(Job, own.part_of or own.id)
     asked = [str(each.dataset_id) for each in jobs.parts_of(session, whole) or [whole]]
     try:
-        return held(session, Principal("analyst", own.submitter_id), asked)
+        return lock_access(session, Principal("analyst", own.submitter_id), asked)
     except (NotFound, GrantRefuses):
         return None
 
@@ -247,13 +247,13 @@ def _approve(session: Session, own: Job, whole: Job, accesses: Sequence[Access] 
     priced = [_price(part) for part in parts]
     _require_terms(session, own, parts, accesses, priced)
     analyst = Principal("analyst", whole.submitter_id)
-    concerned = concerned_by(session, analyst, accesses)
-    debits = debits_of(parts, priced, concerned, ledger.accounts_of(session, concerned, lock=True))
+    debits = debits_of(parts, priced, *lock_accounts(session, analyst, accesses))
     _require_room(session, [each for each in debits if each.job.owner_id == own.owner_id])
     needed = {part.id for part in parts if part.decide_by is not None}
     if needed == {each.job_id for each in jobs.decisions_on(session, *needed)}:
         try:
-            charges.reserve_requested(session, whole, debits)
+            charges.require_covered(session, debits)
+            charges.write_approved(session, whole, debits)
         except (AccountFrozen, BudgetExceeded):
             raise ApprovalRefused(_OTHERS) from None
 

@@ -3,18 +3,23 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from math import sqrt
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
+from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Federated, Part, Plan
 from privest.privacy.mechanisms import AlternativeSum, Release, SampledSum, SubsampledSum
+from privest_service.acts import readable
+from privest_service.acts.models import LONGEST_REASON
+from privest_service.datasets.models import Grant
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.plans import plain, stored_plan
+from privest_service.estimates.charging import Reservation
+from privest_service.estimates.plans import asked_columns, asked_label, plain, stored_plan
 from privest_service.estimates.questions import ResolvedQuery
-from privest_service.estimates.reservation import Reservation
 from privest_service.estimates.room import warnings_of
 from privest_service.estimates.schemas import (
     ApprovalView,
@@ -26,8 +31,9 @@ from privest_service.estimates.schemas import (
     ReleaseView,
     Room,
     SecondOpinion,
+    SiteView,
 )
-from privest_service.estimates.site_view import SiteView
+from privest_service.inputs import Input
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import charges
@@ -35,6 +41,8 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import EPSILON, MU_SQUARED, PROBABILITY, Charge, as_number
+from privest_service.ledger.views import chance_of_guessing, epsilon_of, share, share_of_charge
+from privest_service.security.models import Analyst
 from privest_service.security.principals import Principal
 
 _SURPRISE = 2.0
@@ -284,4 +292,84 @@ def _release_view(release: Release) -> ReleaseView:
         batch=release.divisor if sampled else None,
         sampling=release.scheme if sampled else None,
         run=release.run if isinstance(release, AlternativeSum) else None,
+    )
+
+
+# Requests
+
+
+class Verdict(Input):
+    """A decision of an owner on a question about its dataset."""
+
+    decision: Literal["approve", "deny"]
+    reason: Annotated[
+        Annotated[str, AfterValidator(readable)] | None,
+        Field(max_length=LONGEST_REASON, description="told to whoever asked where the question is denied"),
+    ] = None
+
+
+class RequestView(BaseModel):
+    """A question that waits for the approval of the owner of a dataset, as that owner reads it."""
+
+    job: str
+    kind: str
+    analyst: str
+    analyst_name: str
+    dataset: str
+    purpose: Annotated[str | None, Field(description="of the grant, as it is now")]
+    tag: Annotated[str | None, Field(description="words of the analyst on the question")] = None
+    asked_at: datetime
+    decide_by: Annotated[datetime, Field(description="when the request ends by itself")]
+    several: Annotated[bool, Field(description="whether it is on other datasets as well")]
+    columns: Annotated[list[str] | None, Field(description="of a table; null where records have no names")]
+    label: Annotated[str | None, Field(description="the one of them that is told by the others")] = None
+    options: Annotated[dict[str, Any], Field(description="what the analyst chose, or what follows from it")]
+    privacy: Privacy
+    epsilon: Annotated[float, Field(description="what it costs by itself, as ε at the δ of the budget")]
+    share: Annotated[float, Field(description="of the whole budget that it takes")]
+    left: Annotated[float, Field(description="share of the budget that is left before it")]
+    guess: Annotated[
+        float,
+        Field(
+            description="how often, at most, an attacker who knows all other records and hesitates between "
+            "two values of one guesses right by this answer; ½ without it"
+        ),
+    ]
+
+
+class RequestList(BaseModel):
+    """Questions that wait for a decision of the caller, oldest first."""
+
+    requests: list[RequestView]
+
+
+def request_view(session: Session, asked: Job) -> RequestView | None:
+    """A request, or a part of one, as its owner reads it; None where nobody can read its plan any more."""
+    whole = session.get_one(Job, asked.part_of or asked.id)
+    own, plan = stored_plan(asked.kind, asked.plan), stored_plan(whole.kind, whole.plan)
+    if own is None or plan is None or isinstance(plan, Part) or asked.decide_by is None:
+        return None
+    course: Plan = plan.course if isinstance(plan, Federated) else plan
+    grant = session.get(Grant, (asked.dataset_id, asked.submitter_id))
+    account = ledger.owner_account(session, str(asked.owner_id))
+    limits, charge = ledger.limits_of(account), Charge.of(own.target, own.cost)
+    return RequestView(
+        job=asked.id,
+        kind=asked.kind,
+        analyst=asked.submitter_id,
+        analyst_name=session.get_one(Analyst, asked.submitter_id).name,
+        dataset=str(asked.dataset_id),
+        purpose=grant and grant.purpose,
+        tag=asked.tag,
+        asked_at=asked.created_at,
+        decide_by=asked.decide_by,
+        several=asked.part_of is not None,
+        columns=asked_columns(course),
+        label=asked_label(course),
+        options={name: getattr(course, name) for name in KINDS[asked.kind].estimator.shown},
+        privacy=privacy_of(own),
+        epsilon=epsilon_of(limits, charge),
+        share=share_of_charge(limits, charge),
+        left=max(0.0, 1 - share(limits, account)),
+        guess=chance_of_guessing(limits, charge, ""),
     )

@@ -17,10 +17,10 @@ from privest_service.database import Database
 from privest_service.declarations import model
 from privest_service.estimates.catalogue import KINDS, Job
 from privest_service.estimates.epsilon_found import to_plan
-from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import ResolvedQuery
 from privest_service.estimates.room import known_accounts, times_covered
 from privest_service.estimates.schemas import EstimateRequest, InlineRef, Privacy
+from privest_service.estimates.service import Planner
 from privest_service.estimates.views import privacy_of
 from privest_service.inputs import Input
 from privest_service.ledger import service as ledger
@@ -156,7 +156,7 @@ def price(database: Database, planner: Planner, caller: Principal, workload: Any
     planned = list[tuple[ResolvedQuery, Plan]]()
     for place, each in enumerate(registered(workload)):
         question = in_place(place, to_plan, database, planner, caller, KINDS[each.kind], each.body)
-        planned.append((question, in_place(place, planner.plan, question)))
+        planned.append((question, in_place(place, planner.make_plan, question)))
     paid = [
         _Paid(question, place, part)
         for question, plan in planned

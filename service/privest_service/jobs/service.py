@@ -6,9 +6,8 @@ there on the charge is final, whatever happens to the job. What a job is charged
 A job that has to be approved comes before that: requested → reserved | denied | expired | withdrawn.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -20,17 +19,15 @@ from sqlalchemy import (
     literal,
     or_,
     select,
-    tuple_,
-    union_all,
     update,
 )
 from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now, once_committed
-from privest_service.database import queue as queue_rows
-from privest_service.database.cursors import behind, cursor_at
+from privest_service.database.tables import behind, cursor_at
 from privest_service.jobs.models import Decision, IdempotencyKey, Job, JointRun, SitePart, Transition
 from privest_service.notices import service as notices
+from privest_service.problems import Unavailable
 from privest_service.security.models import Owner
 from privest_service.telemetry import metrics
 
@@ -69,19 +66,11 @@ _ENDED_AT_SITES = (
 """Selects the jobs at a hub that have to be computed from what the sites gave."""
 
 
-class Answering(NamedTuple):
-    """A job that answers a question, or is about to."""
-
-    id: str
-    submitter_id: str
-    spec_digest: str
-    created_at: datetime
-
-
 def add(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = ()) -> None:
     """Write a job with its parts, and the key under which it was asked for. Nobody is charged here."""
-    queue_rows(session, job, *parts, key)
-    queue_rows(session, *(Transition(job_id=each.id, state=job.state) for each in (job, *parts)))
+    session.add_all([job, *parts])
+    session.flush()  # before what refers to them
+    session.add_all([key, *(Transition(job_id=each.id, state=job.state) for each in (job, *parts))])
 
 
 def submitted(
@@ -137,12 +126,6 @@ def in_states(session: Session, *states: str) -> dict[str, int]:
     """Count the jobs in each of these states. They must be states that no job stays in."""
     counted = select(Job.state, func.count()).where(Job.state.in_(states), _WHOLE).group_by(Job.state)
     return dict.fromkeys(states, 0) | dict(session.execute(counted).all())
-
-
-def claim_next(session: Session, lease: timedelta, not_of: Collection[str] = ()) -> Job | None:
-    """Claim the job that is next, if there is one; see `next_waiting` and `claim`."""
-    job = next_waiting(session, not_of)
-    return job and claim(session, job, lease)
 
 
 def next_waiting(session: Session, not_of: Collection[str] = ()) -> Job | None:
@@ -203,7 +186,8 @@ def _next(not_of: Collection[str]) -> Select[Job]:
         .where(_WAITING, Job.submitter_id.not_in(not_of))
         .order_by(Job.dummy, func.coalesce(under_way.c.jobs, 0), Job.created_at, Job.id)
         .limit(1)
-        .with_for_update(skip_locked=True, of=Job)  # SQLite has one writer and leaves this out
+        # Not against keys that charges bind to the job meanwhile. SQLite has one writer and leaves this out.
+        .with_for_update(skip_locked=True, of=Job, key_share=True)
         .execution_options(populate_existing=True)
     )
 
@@ -272,7 +256,7 @@ def held_waiting(session: Session, *, dataset_id: str, submitter_id: str | None 
     if submitter_id is not None:
         found = found.where(Job.submitter_id == submitter_id)
     held = select(Job.id).where(Job.id.in_(found), Job.state.in_(states)).order_by(Job.id)
-    waiting = session.scalars(held.with_for_update()).all()
+    waiting = session.scalars(held.with_for_update(key_share=True)).all()
     return [job_id for job_id in waiting if move(session, Job.id == job_id, "requested", "withdrawn") is None]
 
 
@@ -330,34 +314,54 @@ def move(
     return job
 
 
-def all_bound(session: Session, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], IdempotencyKey]:
-    """What these idempotency keys, each with its principal, are bound to for ever; not those that are new."""
-    bound = select(IdempotencyKey).where(tuple_(IdempotencyKey.principal_id, IdempotencyKey.key).in_(keys))
-    return {(each.principal_id, each.key): each for each in session.scalars(bound)}
+_BOUND = select(IdempotencyKey).where(
+    IdempotencyKey.principal_id == bindparam("principal"),
+    IdempotencyKey.key.in_(bindparam("keys", expanding=True)),
+)
 
 
-def answers_to(session: Session, asked: Mapping[tuple[str, str], datetime]) -> list[Answering]:
-    """The oldest job that answers each of these questions, or is about to.
+def bound_to(session: Session, principal_id: str, keys: Collection[str]) -> dict[str, IdempotencyKey]:
+    """Return the records of a principal's idempotency keys that are bound to jobs, by key."""
+    found = session.scalars(_BOUND, {"principal": principal_id, "keys": list(keys)})
+    return {each.key: each for each in found}
 
-    Args:
-        session: to read in.
-        asked: submitters, each with the digest of a question, and since when a job may be.
+
+_ANSWERING = (
+    select(Job.id)
+    .where(
+        Job.submitter_id == bindparam("submitter"),
+        Job.spec_digest == bindparam("digest"),
+        Job.state.in_(("requested", "reserved", "claimed", "committed")),
+        Job.created_at >= bindparam("since"),
+    )
+    .order_by(Job.created_at, Job.id)
+    .limit(1)
+)
+
+
+def answer_to(session: Session, submitter_id: str, digest: str, since: datetime) -> str | None:
+    """The oldest job of a submitter since then that answers a query with this digest, or is about to."""
+    return session.scalar(_ANSWERING, {"submitter": submitter_id, "digest": digest, "since": since})
+
+
+_COUNTED = select(
+    func.count(),
+    func.count().filter(Job.submitter_id == bindparam("submitter")),
+    func.count().filter(Job.submitter_id == bindparam("submitter"), Job.dummy),
+).where(RESERVED)
+"""Counts the jobs that wait to be run: all, a submitter's, and its own that are free."""
+
+
+def require_room(session: Session, submitter_id: str, most: int, *, dummy: bool, more: int = 1) -> None:
+    """Keep the queue short, at `most`, and room in it for others whatever one caller asks.
+
+    Raises:
+        Unavailable: too many jobs wait, or too many of this submitter, or of its dummies.
     """
-    columns = (Job.id, Job.submitter_id, Job.spec_digest, Job.created_at)
-    # Each by itself: a question may have been asked any number of times.
-    oldest = [
-        select(*columns)
-        .where(
-            Job.submitter_id == submitter_id,
-            Job.spec_digest == digest,
-            Job.state.in_(("requested", "reserved", "claimed", "committed")),
-            Job.created_at >= since,
+    everybodys, own, dummies = session.execute(_COUNTED, {"submitter": submitter_id}).one()
+    if everybodys + more > most:
+        raise Unavailable("Too many jobs are waiting. Try again later.", retry_after=5)
+    if own + more > max(2, most // 4) or (dummy and dummies >= max(1, most // 100)):
+        raise Unavailable(
+            "Too many of your jobs are waiting. Try again when some of them have ended.", retry_after=5
         )
-        .order_by(Job.created_at, Job.id)
-        .limit(1)
-        .subquery()
-        for (submitter_id, digest), since in asked.items()
-    ]
-    if not oldest:
-        return []
-    return [Answering(*row) for row in session.execute(union_all(*map(select, oldest)))]

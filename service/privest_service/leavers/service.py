@@ -7,7 +7,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from privest_service import acts
-from privest_service.database import Database, now, queue
+from privest_service.database import Database, insert_if_new, now
 from privest_service.datasets.models import Grant
 from privest_service.datasets.service import revoke_grant
 from privest_service.security.models import Analyst, ApiKey, Person
@@ -71,7 +71,7 @@ def follow(database: Database, found: Outcome) -> None:
 
 def _leave(session: Session, subject: str) -> int:
     """Note that a person has left, and revoke its keys and those of its analyst. Return their number."""
-    queue(session, Person(subject=subject), unless_there=True)
+    insert_if_new(session, Person, subject=subject)
     _held(session, subject).left_at = now()
     analyst = _analyst(session, subject)
     theirs = or_(ApiKey.person == subject, ApiKey.principal_id == (analyst or ""))

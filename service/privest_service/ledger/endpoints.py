@@ -7,7 +7,15 @@ from sqlalchemy.orm import Session
 
 from privest_service.ledger import promises, renewals, service, views
 from privest_service.ledger.models import Account
-from privest_service.ledger.schemas import Budget, BudgetChange, LedgerPage, SigningKey, SigningKeys
+from privest_service.ledger.schemas import (
+    Budget,
+    BudgetChange,
+    CreatedOwner,
+    LedgerPage,
+    NewOwner,
+    SigningKey,
+    SigningKeys,
+)
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_exact
 from privest_service.problems import (
     AccountFrozen,
@@ -19,10 +27,30 @@ from privest_service.problems import (
 )
 from privest_service.security.admission import Route
 from privest_service.security.dependencies import DatabaseDep, ManageDep, ReadDep, SettingsDep
+from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
 from privest_service.security.service import require_owner
 
 router = APIRouter(prefix="/v1/owners/{owner_id}", tags=["ledger"], route_class=Route)
+owners = APIRouter(prefix="/v1/owners", tags=["owners"], route_class=Route)
+
+
+@owners.post("", status_code=201, responses=documented())
+def create_owner(body: NewOwner, caller: ManageDep, database: DatabaseDep) -> CreatedOwner:
+    """Make an owner with its budget; the key is shown once."""
+    caller.must_be("admin")
+    limits = body.budget.limits()
+
+    def create(session: Session) -> tuple[Owner, str]:
+        owner, key = service.create_owner(session, body.name, limits)
+        if body.budget.renewal is not None:
+            renewals.set_renewal(session, owner.id, body.budget.renewal.renewal())
+        if body.budget.pace is not None:
+            renewals.set_pace(session, owner.id, body.budget.pace)
+        return owner, key
+
+    owner, key = database.run(create)
+    return CreatedOwner(id=owner.id, name=owner.name, budget=body.budget, key=key)
 
 
 def _account(session: Session, owner_id: str, window: int | None = None) -> Account:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest_service.database import now, queue
+from privest_service.database import now
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits, moved
@@ -74,7 +74,7 @@ def append(
         entry.hash = account.head = entry_hash(entry)
         entry.signature = signer.sign(to_sign(entry.hash))
         written.append(entry)
-    queue(session, *written)
+    session.add_all(written)
     return written
 
 

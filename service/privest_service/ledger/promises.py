@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 
 from privest.privacy.calibration import epsilon_for
 from privest_service.ledger import windows
+from privest_service.ledger.charges import spent_lately
 from privest_service.ledger.entries import AMOUNTS
 from privest_service.ledger.models import WHOLE, Account, Entry, WindowRules
-from privest_service.ledger.pace import spent_lately
 from privest_service.ledger.schemas import Amount, Together, Windows
 from privest_service.ledger.service import limits_of
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_number, mu_above

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from privest_service.inputs import Input, like
+from privest_service.inputs import Input, Name, like
 from privest_service.ledger.renewals import Promise, Renewal
 from privest_service.ledger.units import Composition, Limits
 from privest_service.ledger.windows import Every
@@ -223,3 +223,19 @@ class SigningKeys(BaseModel):
     """The keys that this service signs with."""
 
     keys: list[SigningKey]
+
+
+class NewOwner(Input):
+    """An owner to be made."""
+
+    name: Name
+    budget: Annotated[NewBudget, like({"epsilon": 3, "delta": 1e-5})]
+
+
+class CreatedOwner(BaseModel):
+    """A new owner; the key is shown this once."""
+
+    id: str
+    name: str
+    budget: NewBudget
+    key: str

@@ -3,11 +3,12 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
-from sqlalchemy import ColumnElement, Integer, and_, bindparam, func, or_, select
+from sqlalchemy import Integer, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from privest_service import acts
 from privest_service.database import now
+from privest_service.database.tables import new_id
 from privest_service.ledger import entries, windows
 from privest_service.ledger.entries import AMOUNTS, SUMS_AFTER, limits_of
 from privest_service.ledger.models import Account, WindowRules
@@ -15,6 +16,7 @@ from privest_service.ledger.units import Charge, Limits
 from privest_service.notices import service as notices
 from privest_service.problems import AccountFrozen, Fault, Invalid, NotFound, WindowReplaced
 from privest_service.security.models import Owner
+from privest_service.security.service import issue_key
 
 Scope = Literal["owner", "dataset", "analyst"]
 """What an account limits: the owner, one lineage of the owner's datasets, or one analyst's grant.
@@ -37,6 +39,35 @@ _OWNERS_ACCOUNTS = (
         Account.window == func.coalesce(bindparam("window", type_=Integer), Owner.window),
     )
 )
+
+
+_NAMED = (Account.owner_id, Account.scope, Account.subject, Account.window)
+_ACCOUNTS = (
+    select(Account)
+    .where(*(column.in_(bindparam(column.key, expanding=True)) for column in _NAMED))
+    .order_by(Account.id)
+    .execution_options(populate_existing=True)
+)
+_ACCOUNTS_HELD = _ACCOUNTS.with_for_update()
+_OWNERS_HELD = (
+    select(Owner)
+    .where(Owner.id.in_(bindparam("owners", expanding=True)))
+    .order_by(Owner.id)
+    .with_for_update(key_share=True)  # not against what merely refers to them (FOR NO KEY UPDATE)
+    .execution_options(populate_existing=True)
+)
+
+
+def create_owner(session: Session, name: str, limits: Limits) -> tuple[Owner, str]:
+    """A new owner with its budget, and its first key."""
+    owner = Owner(id=new_id("own"), name=name, window=1)
+    session.add(owner)
+    session.flush()
+    acts.record(session, owner.id, "owner.created", subject=owner.id, details={"name": name})
+    details = {**limits.told(), "composition": limits.composition}
+    acts.record(session, owner.id, "budget.set", subject=owner.id, details=details)
+    open_account(session, owner.id, "owner", limits)
+    return owner, issue_key(session, "owner", owner.id)[1]
 
 
 def open_account(
@@ -86,16 +117,16 @@ def accounts_of(
 
     All of them are locked together by id, so that no two reservations wait for each other.
     """
-    found = list[ColumnElement[bool]]()
-    for owner, subjects in concerned:
-        theirs = [and_(Account.scope == "owner", Account.subject == "")]
-        for scope, subject in subjects.items():
-            theirs.append(and_(Account.scope == scope, Account.subject == subject))
-        found.append(and_(Account.owner_id == owner.id, Account.window == owner.window, or_(*theirs)))
-    statement = (
-        select(Account).where(or_(*found)).order_by(Account.id).execution_options(populate_existing=True)
-    )
-    return list(session.scalars(statement.with_for_update() if lock else statement))
+    named = {
+        (owner.id, scope, subject, owner.window)
+        for owner, subjects in concerned
+        for scope, subject in {"owner": "", **subjects}.items()
+    }
+    # By its columns apart, of which SQLite has an index: of owners in different windows there are more.
+    apart = zip(*named, strict=True) if named else [()] * len(_NAMED)
+    given = {column.key: list(set(values)) for column, values in zip(_NAMED, apart, strict=True)}
+    found = session.scalars(_ACCOUNTS_HELD if lock else _ACCOUNTS, given)
+    return [each for each in found if (each.owner_id, each.scope, each.subject, each.window) in named]
 
 
 def owner_account(session: Session, owner_id: str, *, window: int | None = None) -> Account:
@@ -195,9 +226,7 @@ def held_owners(session: Session, owner_ids: Collection[str]) -> Sequence[Owner]
 
     They are held against all who hold them: of shared locks there may always be one that is in the way.
     """
-    # Not against what merely refers to them (FOR NO KEY UPDATE).
-    theirs = select(Owner).where(Owner.id.in_(owner_ids)).order_by(Owner.id).with_for_update(key_share=True)
-    return session.scalars(theirs.execution_options(populate_existing=True)).all()
+    return session.scalars(_OWNERS_HELD, {"owners": list(owner_ids)}).all()
 
 
 def open_window(session: Session, owner_id: str, replaces: int | None = None) -> Account:

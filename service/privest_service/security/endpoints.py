@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from sqlalchemy.orm import Session
 
-from privest_service.database.cursors import CURSOR
+from privest_service.database.tables import CURSOR
 from privest_service.inputs import Id
 from privest_service.problems import Forbidden, Invalid, NotFound, documented
 from privest_service.security import service

@@ -4,7 +4,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from privest_service import acts
-from privest_service.database import Database, queue
+from privest_service.database import Database, insert_if_new
 from privest_service.database.tables import new_id
 from privest_service.security.models import Analyst, Owner, Person
 from privest_service.security.principals import Principal
@@ -55,7 +55,7 @@ def _own(told: Told) -> Select[str]:
 
 def _met(session: Session, told: Told, found: Principal) -> Principal | None:
     """Note a person, and make its analyst if there is none; somebody else may have done so meanwhile."""
-    queue(session, Person(subject=told.person), unless_there=True)
+    insert_if_new(session, Person, subject=told.person)
     held = select(Person).where(Person.subject == told.person).with_for_update()
     if session.scalars(held).one().left_at is not None:
         return None

@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 
 from privest_service import acts
 from privest_service.database import Moment, now
-from privest_service.database.cursors import behind, cursor_at
-from privest_service.database.tables import new_id
+from privest_service.database.tables import behind, cursor_at, new_id
 from privest_service.problems import Fault, Invalid, NotFound, Unauthenticated
 from privest_service.security.authentication import IS_GOOD
 from privest_service.security.keys import SCOPES, Role, as_text, digest, new_key

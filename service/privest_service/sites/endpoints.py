@@ -12,7 +12,7 @@ from privest_service.database import Database
 from privest_service.datasets.answers import DatasetView
 from privest_service.datasets.endpoints import dataset_view
 from privest_service.estimates.dependencies import EngineDep
-from privest_service.estimates.joint import MOST_NUMBERS
+from privest_service.estimates.questions import MOST_NUMBERS
 from privest_service.inputs import Id
 from privest_service.limits import in_thread
 from privest_service.parts import running

@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session, aliased
 
 from privest.estimators.federation import Federated, Part
 from privest_service import acts
-from privest_service.database.rows import queue
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset
 from privest_service.estimates.catalogue import KINDS
@@ -64,7 +63,7 @@ def _of_owner(*told: Any) -> Select[*tuple[Any, ...]]:
 def _holding(*told: Any) -> Select[*tuple[Any, ...]]:
     """Select the same of one, whose whole job is held from then on, and so is as it is told."""
     one = _of_owner(*told).where(_own.id == bindparam("job"))
-    return one.with_for_update(of=_whole).execution_options(populate_existing=True)
+    return one.with_for_update(of=_whole, key_share=True).execution_options(populate_existing=True)
 
 
 # Made once, as in `pooling`.
@@ -269,7 +268,7 @@ def _go_on_without(session: Session, whole: Job, leaving: Sequence[SitePart], re
 
 def leave_behind(session: Session, whole_id: str, number: int) -> bool:
     """Go on without the sites that have not given an answer which others have, if so many may stay away."""
-    held = select(Job).where(Job.id == whole_id).with_for_update()
+    held = select(Job).where(Job.id == whole_id).with_for_update(key_share=True)
     whole = session.scalars(held.execution_options(populate_existing=True)).one()
     parts = jobs.site_parts(session, *(part.id for part in jobs.parts_of(session, whole)))
     missing = [
@@ -332,7 +331,7 @@ def take_answer(
             part.state, part.reason = "refused", "It sent what is no answer of this run."
             jobs.fail(session, held.id)
             return Taken(held.id, ids, None, over=True)
-        queue(session, SiteAnswer(job_id=job_id, number=number, label=label, numbers=numbers))
+        session.add(SiteAnswer(job_id=job_id, number=number, label=label, numbers=numbers))
         parts[ids.index(job_id)] = own._replace(label=label, numbers=numbers)
     found = pooling.sum_of(parts, number)
     return Taken(held.id, ids, None if found is None else pooling.as_bytes(found), over=False)

@@ -22,12 +22,10 @@ from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.terms import has_ended, require_kind
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.joint import ASKED, Joint
-from privest_service.estimates.planning import Planner
-from privest_service.estimates.questions import QueryTarget, ResolvedQuery, digest_of
-from privest_service.estimates.reservation import Draft, EstimateCommand
+from privest_service.estimates.charging import EstimateCommand, PlannedQuery
+from privest_service.estimates.questions import ASKED, Joint, QueryTarget, ResolvedQuery, digest_of
 from privest_service.estimates.schemas import MOST_DATASETS, EstimateRequest
-from privest_service.estimates.service import Submissions
+from privest_service.estimates.service import Planner, Submissions
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job, JointRun
 from privest_service.ledger import charges
@@ -97,15 +95,16 @@ class Taking:
             raise RefusedError("The hub and the site must have the same versions of the program.")
         try:
             whole, request = self._question(asked)
-            planned = self.planner.plan(whole, free=False)
+            planned = self.planner.make_plan(whole, free=False)
         except (ValidationError, Invalid, ValueError):
             raise RefusedError("The question is not one that the site's dataset can be asked.") from None
         own = replace(whole, about=(whole.about[asked.place],))
-        draft = _draft(asked, own, planned)
-        if hashlib.sha256(draft.plan.encode()).hexdigest() != asked.plan:
+        digest = digest_of({"asked by the hub": asked.job})
+        command = EstimateCommand(self.caller, own.kind, request, asked.job, digest)
+        part = _planned(asked, command, own, planned)
+        if hashlib.sha256(part.stored.encode()).hexdigest() != asked.plan:
             raise RefusedError("The site came to another plan than the hub.")
-        command = EstimateCommand(self.caller, own.kind, request, asked.job, draft.digest)
-        self.submissions.charge(command, own, draft)
+        self.submissions.charge([part])
 
     def _question(self, asked: SiteQuestion) -> tuple[ResolvedQuery, EstimateRequest]:
         """The whole question, resolved against the public facts of the dataset here, and the request for it.
@@ -199,18 +198,20 @@ def _in_session(session: Session, owner_id: str) -> bool:
     return session.scalar(under_way.limit(1)) is not None
 
 
-def _draft(asked: SiteQuestion, own: ResolvedQuery, planned: Plan) -> Draft:
-    """All that is written of a question here: the whole plan, and the charge of this site's part."""
-    (subject,) = own.about
-    several = isinstance(planned, Federated)
-    part = planned.parts[asked.place] if several else planned
+def _planned(asked: SiteQuestion, command: EstimateCommand, own: ResolvedQuery, plan: Plan) -> PlannedQuery:
+    """All that is written of a query here: the whole plan, and the charge of this site's part."""
+    (target,) = own.about
+    several = isinstance(plan, Federated)
+    part = plan.parts[asked.place] if several else plan
     write = own.kind.plans.dump_json
-    why = mechanism(own.kind.name, subject.dataset_id, part.target, part.releases)
+    why = mechanism(own.kind.name, target.dataset_id, part.target, part.releases)
     terms = {"hub_job": asked.job, "place": asked.place, "seed": asked.seed}
-    return Draft(
-        planned,
-        digest_of({"asked by the hub": asked.job}),
-        write(planned).decode(),
+    return PlannedQuery(
+        command,
+        own,
+        plan,
+        command.digest,
+        write(plan).decode(),
         [write(part).decode()] if several else [],
         [(Charge.of(part.target, part.cost), why)],
         Joint(json.dumps(terms), asked.job),

@@ -10,8 +10,8 @@ from privest.privacy.cost import PrivacyTarget
 from privest_service.dashboard.pages.what_if import _curve
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery
+from privest_service.estimates.service import Planner
 from privest_service.reports.formatting import number, typed
 from testing.scenes import Desk, analyst_called, owner_called
 from testing.server import Caller, Server
@@ -40,7 +40,7 @@ def test_the_plan_lies_on_its_curve(name: str, epsilon: float) -> None:
     choices = kind.resolved(kind.request.model_validate(body), shape)
     subject = QueryTarget("ds_1", "own_1", shape, PrivacyTarget(epsilon, 1e-6))
     question = ResolvedQuery("own_1", kind, (subject,), choices)
-    plan = planner.plan(question)
+    plan = planner.make_plan(question)
     curve = _curve(planner, question, kind, plan)
     here = [error for at, error in curve if at == pytest.approx(epsilon)]
     assert here == [pytest.approx(plan.expected_error.standard_deviation)]

@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 
 from privest_service.database import Base, Database
 from privest_service.database.migrate import config, migrate
-from privest_service.database.models import import_all
+from privest_service.database.tables import import_all
 from testing import ROOT
 from testing.commands import privest
 from testing.roles import Roles, at_name

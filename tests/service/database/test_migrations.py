@@ -18,7 +18,7 @@ from privest_service.acts.models import SERVICE, Act
 from privest_service.acts.service import seal_history
 from privest_service.database import Base, Database, now
 from privest_service.database.migrate import config, migrate
-from privest_service.database.models import import_all
+from privest_service.database.tables import import_all
 from privest_service.datasets.models import Dataset
 from privest_service.exports.export import lines
 from privest_service.exports.verify import verify
@@ -26,11 +26,11 @@ from privest_service.ledger import charges, entries, renewals
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.renewals import Renewal
+from privest_service.ledger.service import create_owner
 from privest_service.ledger.units import Charge, Limits
 from privest_service.notices import service as notices
 from privest_service.notices.models import Channel, Delivery
 from privest_service.notices.schemas import NewWebhook
-from privest_service.owners.service import create_owner
 from privest_service.security.keys import SCOPES, as_text
 from privest_service.security.models import ApiKey, Owner, SignIn
 from privest_service.security.service import issue_key

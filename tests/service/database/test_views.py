@@ -15,7 +15,7 @@ from sqlalchemy import make_url, select, text, update
 
 from privest_service.database import Base, Database
 from privest_service.database.migrate import config, migrate
-from privest_service.database.models import import_all
+from privest_service.database.tables import import_all
 from privest_service.database.views import OWN_VIEWS, VIEWS
 from privest_service.datasets.models import Dataset
 from privest_service.jobs.models import Job

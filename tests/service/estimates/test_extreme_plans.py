@@ -13,9 +13,9 @@ from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import views
 from privest_service.estimates.catalogue import KINDS, Kind, of_all
-from privest_service.estimates.planning import Planner
+from privest_service.estimates.charging import PlannedQuery
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery
-from privest_service.estimates.reservation import Draft
+from privest_service.estimates.service import Planner
 from privest_service.ledger.units import Charge
 from privest_service.problems import Invalid
 
@@ -145,13 +145,14 @@ def _planned(kind: Kind, data: st.DataObject) -> None:
     )
     question = ResolvedQuery("anl_1", kind, subjects, kind.options(request))
     try:
-        plan = _planner().plan(question)
+        plan = _planner().make_plan(question)
     except Invalid:
         return
     for part in plan.parts if isinstance(plan, Federated) else (plan,):
         Charge.of(part.target, part.cost)
     assert kind.plans.validate_json(kind.plans.dump_json(plan)) == plan
-    Draft.of(question, plan)
+    nothing: Any = None
+    PlannedQuery.of(nothing, question, plan)
     views.plan_view(question, plan, None).model_dump_json()
 
 
@@ -200,5 +201,5 @@ def test_what_float64_cannot_hold_is_refused_in_words(
         "anl_1", kind, (QueryTarget("ds_1", "own_1", shape, PrivacyTarget(epsilon, 1e-6)),), options
     )
     with pytest.raises(Invalid, match="invalid") as refused:
-        _planner().plan(question)
+        _planner().make_plan(question)
     assert told in str(refused.value.detail)

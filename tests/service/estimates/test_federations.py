@@ -33,6 +33,7 @@ from privest_service.ledger.receipts import Receipt, signed_by
 from privest_service.ledger.units import Charge, Limits
 from privest_service.problems import BudgetExceeded
 from testing.books import Books, held
+from testing.claims import claim_next
 from testing.server import HANG_GUARD, Caller, Server, books_balance, problem, slow_rows, until
 
 pytestmark = pytest.mark.either
@@ -448,7 +449,8 @@ def reserve_on_both(books: list[Books], accounts: list[int]) -> tuple[str, list[
             part.part_of, part.place = job.id, place
             debits.append(charges.Debits(part, [account], [Charge(1, 1, 10, 1)], mechanism))
         key = IdempotencyKey(principal_id="x", key=new_id("key"), body_digest="", job_id=job.id)
-        charges.reserve(session, job, debits, key)
+        charges.require_covered(session, debits)
+        charges.write(session, job, debits, key)
     return job.id, [each.job.id for each in debits]
 
 
@@ -476,10 +478,10 @@ def test_parts_go_where_their_job_goes_and_nowhere_else(database: Database) -> N
 
     lost, parts = reserve_on_both(books, accounts)
     with database.write() as session:
-        claimed = jobs.claim_next(session, timedelta(seconds=-1))
+        claimed = claim_next(session, timedelta(seconds=-1))
         assert claimed is not None
         assert claimed.id == lost
-        assert jobs.claim_next(session, timedelta(hours=1)) is None
+        assert claim_next(session, timedelta(hours=1)) is None
         assert [part.id for part in jobs.parts_of(session, claimed)] == parts
     assert states(database, [lost, *parts]) == {"claimed"}
     with database.write() as session:
@@ -489,7 +491,7 @@ def test_parts_go_where_their_job_goes_and_nowhere_else(database: Database) -> N
 
     done, parts = reserve_on_both(books, accounts)
     with database.write() as session:
-        jobs.claim_next(session, timedelta(hours=1))
+        claim_next(session, timedelta(hours=1))
         assert charges.commit(session, done, "[1]")
     with database.read() as session:
         whole, *others = session.scalars(
@@ -515,7 +517,7 @@ def test_nothing_is_written_before_all_parts_are_known_to_be_covered(
             for each, limit in zip(books, limits, strict=True)
         ]
     written = list[str]()
-    for module, name in ((entries, "append"), (charges, "_keep"), (jobs, "add")):
+    for module, name in ((entries, "append"), (charges, "insert_if_new"), (jobs, "add")):
         monkeypatch.setattr(module, name, lambda *_, name=name: written.append(name))
     with pytest.raises(BudgetExceeded):
         reserve_on_both(books, opened)
@@ -548,7 +550,8 @@ def test_one_account_that_pays_for_two_parts_is_held_to_their_sum(database: Data
     def reserve(session: Session) -> None:
         own = held(session, [account])
         debits = [charges.Debits(part, own, [Charge(1, 1, 10, 1)], mechanism) for part in parts]
-        charges.reserve(session, job, debits, key)
+        charges.require_covered(session, debits)
+        charges.write(session, job, debits, key)
 
     with pytest.raises(BudgetExceeded):
         database.run(reserve)

@@ -17,12 +17,12 @@ from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest_service.estimates import endpoints
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.charging import Rules
 from privest_service.estimates.endpoints import watch_job
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery
-from privest_service.estimates.service import Submissions
+from privest_service.estimates.service import Query
 from privest_service.security.principals import Credential, Principal
 from testing.server import HANG_GUARD, SPD3, Server, body_of, csv_of, npy, problem, spd
+from testing.world import submissions_on
 
 pytestmark = pytest.mark.either
 
@@ -445,9 +445,8 @@ def test_keys_and_answers_of_former_versions_are_found_again(
     about = {"id": "ds_x"} | ({"dummy": True} if dummy else {})
     request = found.request.model_validate({"dataset": about, "privacy": {"epsilon": 0.5}} | more)
     nothing: Any = SimpleNamespace(recipe=None)
-    submissions = Submissions(nothing, nothing, nothing, b"", Rules(1))
-    ask = submissions.command(Principal("analyst", "an_x"), found, request, "k")
-    assert ask.digest.startswith(body)
+    (command,) = submissions_on(nothing).commands(Principal("analyst", "an_x"), Query(found, request), "k")
+    assert command.digest.startswith(body)
     subject = QueryTarget("ds_x", "own_x", nothing, PrivacyTarget(0.5, 1e-6))
     asked = ResolvedQuery("an_x", found, (subject,), found.resolved(request, nothing), dummy)
     assert asked.digest.startswith(question)

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from privest_service.estimates import planning
+from privest_service.estimates import service
 from testing.server import Caller, Server
 
 CHOICES = [{}, {"solver": "rsgd"}, {"solver": "rsvrg", "sampling": "fixed"}]
@@ -81,9 +81,9 @@ def test_it_is_null_where_the_worker_is_lost_and_not_for_ever(start_server) -> N
 
 
 def test_the_cache_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "_ROOM", 12)
+    monkeypatch.setattr(service, "_ROOM", 12)
     nobody: Any = None
-    planner, made = planning.Planner(nobody), list[str]()
+    planner, made = service.Planner(nobody), list[str]()
 
     def makes(name: str, text: str) -> bool:
         """Return whether the text of a name had to be made."""

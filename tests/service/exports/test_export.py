@@ -50,6 +50,7 @@ from privest_service.ledger.units import Charge, Limits
 from privest_service.signing import Signer
 from testing import penguin_files
 from testing.books import Books
+from testing.claims import claim_next
 from testing.commands import PRIVEST, run
 from testing.server import SIGNER, SPD3, Caller, Server, npy, private_key_pem, problem, spd
 
@@ -391,7 +392,7 @@ def two_jobs(database: Database) -> list[Line]:
     for _ in range(2):
         job = books.reserve(dict.fromkeys(accounts, Charge(1, 1, 1, 1)))
         with database.write() as session:
-            assert jobs.claim_next(session, timedelta(hours=1)) is not None
+            assert claim_next(session, timedelta(hours=1)) is not None
             assert charges.commit(session, job, "{}")
     with database.read(snapshot=True) as session:
         return list(lines(session))[:-1]
@@ -533,7 +534,7 @@ def told_by(database: Database, forged: Callable[[Session], object]) -> list[str
     account = books.open(Limits("basic", 10**9, 10**9, 0, 0))
     reserved = [books.reserve({account: Charge(1, 1, 1, 1)}) for _ in range(2)]
     with database.write() as session:
-        assert [jobs.claim_next(session, timedelta(hours=1)) is not None for _ in reserved] == [True] * 2
+        assert [claim_next(session, timedelta(hours=1)) is not None for _ in reserved] == [True] * 2
         assert charges.commit(session, reserved[0], "{}")
         assert jobs.fail(session, reserved[1])
     assert books.faults() == []
@@ -661,7 +662,7 @@ def test_a_retired_key_signs_no_receipt_no_heads_and_no_end(rotated: Rotated, wh
         [rotated.present.public_key, f"{SIGNER.public_key}={rotated.end.isoformat()}"],
     )
     with books.database.write() as session:
-        job = jobs.claim_next(session, timedelta(hours=1))
+        job = claim_next(session, timedelta(hours=1))
         assert job is not None
         charges.commit(session, job.id, "{}")
     rotated._by(rotated.present)

@@ -14,13 +14,13 @@ from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
-from privest_service.jobs.waiting import Waiting
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge, Limits
-from privest_service.problems import AccountFrozen
+from privest_service.problems import AccountFrozen, Unavailable
 from privest_service.security.models import Owner
 from testing.books import Books
+from testing.claims import claim_next
 from testing.server import Server, problem, slow_rows, until, worker_on
 
 HOUR = timedelta(hours=1)
@@ -30,7 +30,7 @@ FREE = Limits("basic", 10**9, 10**9, 0, 0)
 def claim(database: Database) -> str | None:
     """The job that is claimed next."""
     with database.write() as session:
-        job = jobs.claim_next(session, HOUR)
+        job = claim_next(session, HOUR)
         return job.id if job else None
 
 
@@ -115,9 +115,11 @@ def test_a_job_that_is_held_keeps_no_other_from_being_claimed(database: Database
     freeze(frozen)
     with database.read() as session:
         assert jobs.queue(session)[0] == 2
-        waiting = Waiting(session, ["somebody", "else"])
-        assert (waiting.everybodys, waiting.own["somebody"], waiting.own["else"]) == (2, 2, 0)
-        assert not any(waiting.dummies.values())
+        jobs.require_room(session, "else", 3, dummy=True)  # two wait, and none of them is free
+        with pytest.raises(Unavailable):
+            jobs.require_room(session, "else", 2, dummy=False)
+        with pytest.raises(Unavailable):
+            jobs.require_room(session, "somebody", 8, dummy=False)
         assert jobs.queue(session)[0] == 2
     assert [claim(database) for _ in range(3)] == [reserved[1], reserved[3], None]
     freeze(frozen, False)
@@ -171,7 +173,7 @@ def test_no_freeze_is_answered_before_a_claim_that_did_not_see_it(database: Data
     with database.write() as session:
         _of_several(session, *owners)
     with database.write() as session:
-        assert jobs.claim_next(session, HOUR)
+        assert claim_next(session, HOUR)
         for each in owners:
             _is_held(each)
     for each in owners:

@@ -23,6 +23,7 @@ from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import EPSILON, INFORMATIVE_CAP, MU_SQUARED, PROBABILITY, Charge, Limits
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid
 from testing.books import Books, tenth
+from testing.claims import claim_next
 from testing.ledger_model import LedgerModel, basic, gdp
 
 
@@ -115,7 +116,7 @@ def test_a_claim_is_final(books: Books) -> None:
     account = books.open(gdp(100))
     reserved = [books.reserve({account: Charge(1, 1, 10, 0)}) for _ in range(3)]
     with books.database.write() as session:
-        claimed = [jobs.claim_next(session, timedelta(hours=1)) for _ in range(2)]
+        claimed = [claim_next(session, timedelta(hours=1)) for _ in range(2)]
         assert [job.id for job in claimed if job] == reserved[:2]
         assert not charges.void(session, reserved[0])
         assert charges.commit(session, reserved[0], "{}")

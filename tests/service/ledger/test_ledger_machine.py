@@ -19,6 +19,7 @@ from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid
 from testing.books import Books
+from testing.claims import claim_next
 from testing.ledger_model import LedgerModel, basic, gdp
 from testing.server import SIGNER
 
@@ -115,7 +116,7 @@ class Crashes(LedgerModel):
             if void:
                 assert charges.void(session, job)
             else:
-                assert (jobs.claim_next(session, timedelta(hours=1)) is None) == bool(self.frozen_by)
+                assert (claim_next(session, timedelta(hours=1)) is None) == bool(self.frozen_by)
 
         crash(self.books.database, work)
 

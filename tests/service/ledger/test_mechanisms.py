@@ -169,7 +169,7 @@ def _books(database: Database, plan: Any, kept: Mechanism) -> Books:
         key = IdempotencyKey(principal_id="x", key=new_id("key"), body_digest="", job_id=job.id)
         charge = Charge.of(plan.target, plan.cost)
         debits = charges.Debits(job, held(session, [account]), [charge], kept)
-        charges.reserve(session, job, [debits], key)
+        charges.write(session, job, [debits], key)
     return books
 
 

@@ -34,6 +34,7 @@ from privest_service.ledger.units import INFORMATIVE_CAP, Charge, Limits
 from privest_service.problems import AccountFrozen, BudgetExceeded, DatabaseUnavailable
 from privest_service.security.models import Owner
 from testing.books import Books, held
+from testing.claims import claim_next
 from testing.server import SIGNER
 from testing.world import COST, World, claimed
 
@@ -216,7 +217,7 @@ def a_claim_holds_its_owner(database: Database) -> None:
     books = Books(database)
     books.reserve({books.open(_gdp(100)): Charge(1, 1, 10, 0)})
     with database.write() as session:
-        assert jobs.claim_next(session, timedelta(hours=1))
+        assert claim_next(session, timedelta(hours=1))
         if not database.is_sqlite:
             with database.write() as other, pytest.raises(OperationalError, match="lock"):
                 other.execute(text("SELECT 1 FROM owners FOR NO KEY UPDATE NOWAIT"))

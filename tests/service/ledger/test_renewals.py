@@ -227,7 +227,7 @@ def test_seven_days_slide(database: Database, monkeypatch: pytest.MonkeyPatch) -
         (46.9, 1, False),
         (47.1, 100, True),
     ]:
-        for module in ("pace", "entries"):
+        for module in ("charges", "entries"):
             moment = started + timedelta(days=days)
             monkeypatch.setattr(f"privest_service.ledger.{module}.now", lambda moment=moment: moment)
         if amount is None:
@@ -248,7 +248,7 @@ def test_what_is_given_back_of_earlier_days_makes_no_room_in_these_seven(
     books, started = Books(database), now()
 
     def at(days: float) -> None:
-        for module in ("pace", "entries"):
+        for module in ("charges", "entries"):
             monkeypatch.setattr(
                 f"privest_service.ledger.{module}.now", lambda: started + timedelta(days=days)
             )

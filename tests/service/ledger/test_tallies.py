@@ -61,7 +61,7 @@ def ask(books: Books, number: int, who: str, kind: str, *, own_rows: bool = Fals
         key = IdempotencyKey(principal_id=who, key=new_id("key"), body_digest="", job_id=job.id)
         accounts, cost = held(session, concerned), Charge(number, 2 * number, 3 * number, 4 * number)
         why = Mechanism(digest="0" * 64, content="{}")
-        charges.reserve(session, job, [charges.Debits(job, accounts, [cost] * len(accounts), why)], key)
+        charges.write(session, job, [charges.Debits(job, accounts, [cost] * len(accounts), why)], key)
         return job.id
 
 

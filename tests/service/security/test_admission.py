@@ -10,9 +10,9 @@ from fastapi import APIRouter, FastAPI
 
 from privest.memo import memoized
 from privest_service.database import Database
+from privest_service.ledger.service import create_owner
 from privest_service.ledger.units import Limits
 from privest_service.limits import Limiter
-from privest_service.owners.service import create_owner
 from privest_service.security.admission import Route
 from privest_service.security.authentication import Authenticator
 from privest_service.security.dependencies import ReadDep

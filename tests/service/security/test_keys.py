@@ -15,8 +15,7 @@ from sqlalchemy import select, text, update
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.charging import Rules
-from privest_service.estimates.service import Submissions
+from privest_service.estimates.service import Query
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.openapi import document
@@ -27,6 +26,7 @@ from privest_service.security.models import ApiKey
 from privest_service.security.principals import Credential, Principal
 from privest_service.security.service import issue_key, keys_of, revoke_key
 from testing.server import HANG_GUARD, PLAIN, SPD3, Caller, Server, body_of, npy, problem, spd, until
+from testing.world import submissions_on
 
 
 def issued(by: Caller, role: str = "owner", **asked: Any) -> dict[str, Any]:
@@ -340,8 +340,7 @@ def under_way(owner: Caller, dataset: str, key: str) -> Iterator[str]:
     """A free job that goes on until nobody looks any more, and what it is asked for under a key."""
     kind, nothing = KINDS["frechet-mean"], cast("Any", None)
     request = kind.request.model_validate(body_of(dataset, 0.1))
-    submissions = Submissions(nothing, nothing, nothing, b"", Rules(1))
-    asked = submissions.command(Principal("owner", owner.id), kind, request, key)
+    (asked,) = submissions_on(nothing).commands(Principal("owner", owner.id), Query(kind, request), key)
     job = Job(
         id=new_id("job"),
         kind=kind.name,

@@ -18,8 +18,8 @@ from privest_service.exports.export import ended, lines
 from privest_service.exports.lines import JobLine, Line, ReceiptLine
 from privest_service.exports.verify import verify
 from privest_service.ledger import receipts
+from privest_service.ledger.service import create_owner
 from privest_service.ledger.units import Limits
-from privest_service.owners.service import create_owner
 from privest_service.problems import Unavailable
 from privest_service.security import tokens
 from privest_service.security.tokens import Tokens

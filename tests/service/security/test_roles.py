@@ -16,19 +16,17 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.estimates import service as estimates
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.charging import Rules
-from privest_service.estimates.planning import Planner
-from privest_service.estimates.service import Submissions
-from privest_service.jobs import service as jobs
+from privest_service.estimates.service import Query
 from privest_service.jobs.models import Job
 from privest_service.ledger import charges, entries
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
+from privest_service.ledger.service import create_owner
 from privest_service.ledger.units import INFORMATIVE_CAP, PROBABILITY, Limits
-from privest_service.owners.service import create_owner
 from privest_service.problems import NotFound
 from privest_service.security.principals import Principal
 from privest_service.security.service import create_analyst
+from testing.claims import claim_next
 from testing.server import (
     HANG_GUARD,
     SPD3,
@@ -39,6 +37,7 @@ from testing.server import (
     until,
     worker_on,
 )
+from testing.world import submissions_on, submit
 
 
 @pytest.fixture
@@ -299,8 +298,7 @@ def within(database: Database) -> SimpleNamespace:
         datasets.put_grant(session, dataset, analyst.id, Limits.none("gdp"))
         account = ledger.owner_account(session, owner.id).id
     kind = KINDS["frechet-mean"]
-    nobody: Any = None
-    submissions = Submissions(database, Planner(nobody), lambda: None, b"", Rules(10))
+    submissions = submissions_on(database, 10)
     request = kind.request.model_validate(
         {"dataset": {"id": "ds_x"}, "privacy": {"epsilon": 0.1, "delta": 1e-6}, "reuse": True}
     )
@@ -308,22 +306,20 @@ def within(database: Database) -> SimpleNamespace:
         database=database,
         analyst=analyst.id,
         account=account,
-        submit=lambda key: submissions.submit(
-            submissions.command(Principal("analyst", analyst.id), kind, request, key)
-        ),
+        submit=lambda key: submit(submissions, Principal("analyst", analyst.id), Query(kind, request), key),
     )
 
 
 def _meanwhile(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
     """Let something happen right after a query was planned."""
-    planned = estimates.resolve
+    resolved = estimates.resolve_query
 
-    def resolve(*given: Any) -> Any:
-        question = planned(*given)
+    def resolve_query(*given: Any) -> Any:
+        query = resolved(*given)
         action()
-        return question
+        return query
 
-    monkeypatch.setattr(estimates, "resolve", resolve)
+    monkeypatch.setattr(estimates, "resolve_query", resolve_query)
 
 
 def test_a_cap_set_meanwhile_is_charged(within: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +355,7 @@ def test_an_answer_from_before_a_revocation_meanwhile_is_not_reused(
 
     def revoke_and_grant() -> None:
         with within.database.write() as session:
-            jobs.claim_next(session, datasets.now() - datasets.now())
+            claim_next(session, datasets.now() - datasets.now())
             charges.commit(session, earlier.job_id, "{}")
             datasets.revoke_grant(session, "ds_x", within.analyst)
             session.flush()
@@ -374,7 +370,7 @@ def test_a_revocation_waits_for_a_charge_under_way_and_voids_it(
     within: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a job could be reserved by a grant that was revoked before, and never be voided."""
-    reserve, begun = charges.reserve, threading.Event()
+    write, begun = charges.write, threading.Event()
 
     def revoke() -> None:
         with within.database.write() as session:
@@ -383,15 +379,15 @@ def test_a_revocation_waits_for_a_charge_under_way_and_voids_it(
 
     with ThreadPoolExecutor(1) as pool:
 
-        def slow_reserve(*given: Any) -> None:
+        def slow_write(*given: Any) -> None:
             revocation = pool.submit(revoke)
             if not within.database.is_sqlite:  # there the lock of this transaction keeps it from beginning
                 begun.wait(HANG_GUARD)
             with pytest.raises(TimeoutError):
                 revocation.result(0.5)
-            reserve(*given)
+            write(*given)
 
-        monkeypatch.setattr(charges, "reserve", slow_reserve)
+        monkeypatch.setattr(charges, "write", slow_write)
         job = within.submit("k").job_id
     with within.database.read() as session:
         assert session.get_one(Job, job).state == "voided"

@@ -19,10 +19,9 @@ from privest_service.jobs import service as jobs
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.ledger.models import Account
+from privest_service.ledger.schemas import NewOwner
 from privest_service.ledger.views import share
 from privest_service.limits import in_thread
-from privest_service.owners import service as owners
-from privest_service.owners.schemas import NewOwner
 from privest_service.parts import running
 from privest_service.problems import Invalid
 from privest_service.readiness import Readiness
@@ -127,7 +126,7 @@ def create_owner(request: Request, visitor: AdminDep, database: DatabaseDep, for
     except Invalid as problem:
         return _owners(request, visitor, database, problem=problem, given=given)
     limits = body.budget.limits()
-    made = database.run(lambda session: owners.create_owner(session, body.name, limits))
+    made = database.run(lambda session: ledger.create_owner(session, body.name, limits))
     return _owners(request, visitor, database, made=made)
 
 

@@ -21,7 +21,7 @@ from privest_service.dashboard.page import FilePage, Page, redirect, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, OwnerDep, OwnerOfDataDep, Visitor
 from privest_service.database import Database
-from privest_service.database.cursors import CURSOR
+from privest_service.database.tables import CURSOR
 from privest_service.datasets import service
 from privest_service.datasets.dependencies import RegistrarDep, StoreDep
 from privest_service.datasets.endpoints import format_of

@@ -12,7 +12,7 @@ from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.page_version import analyst_version
 from privest_service.dashboard.pages.datasets import columns_of
 from privest_service.dashboard.session_auth import AnalystDep, Visitor
-from privest_service.database.cursors import CURSOR
+from privest_service.database.tables import CURSOR
 from privest_service.datasets import service
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.schemas import SCHEMA

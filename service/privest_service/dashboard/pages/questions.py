@@ -17,8 +17,8 @@ from privest_service.database import Database
 from privest_service.estimates import requests
 from privest_service.estimates.dependencies import EngineDep
 from privest_service.estimates.plans import stored_plan
-from privest_service.estimates.request_views import Verdict, request_view
 from privest_service.estimates.service import require_job
+from privest_service.estimates.views import Verdict, request_view
 from privest_service.inputs import Id, checked
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job

@@ -40,16 +40,17 @@ from privest_service.datasets.terms import is_within
 from privest_service.estimates.catalogue import KINDS, Kind
 from privest_service.estimates.dependencies import PlannerDep, SubmissionsDep
 from privest_service.estimates.endpoints import require_idempotency_key
-from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import ResolvedQuery
 from privest_service.estimates.room import Known, times_covered
+from privest_service.estimates.service import Planner, Query
 from privest_service.inputs import checked
 from privest_service.ledger import entries
 from privest_service.ledger import service as ledger
+from privest_service.ledger.charges import require_pace
 from privest_service.ledger.models import Account
-from privest_service.ledger.pace import require_pace
 from privest_service.ledger.units import Charge
 from privest_service.ledger.views import price, share
+from privest_service.limits import in_thread
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
@@ -125,27 +126,30 @@ def read(request: Request, visitor: AskerDep, database: DatabaseDep, planner: Pl
 
 
 @router.post("")
-def ask(
+async def ask(
     request: Request, visitor: AskingDep, database: DatabaseDep, submissions: SubmissionsDep, form: FormDep
 ) -> Response:
     """Ask what was planned. The same form sent twice asks once."""
     sent = texts(form)
-    question = QueryParams(sent.get("question", ""))
+    question, key = QueryParams(sent.get("question", "")), f"page {sent.get('key', '')}"
+    query = await in_thread(_query_of, database, visitor, question, sent.get("tag") or None)
+    try:
+        (answer,) = await submissions.submit(visitor.principal, query, require_idempotency_key(key))
+    except (BudgetExceeded, GrantRefuses) as problem:
+        most = (problem.room or {}).get("epsilon")
+        less = settled(question, most or query.request.privacy.epsilon / 2)
+        return render(request, "refused.html", status=problem.status, problem=problem, less=less)
+    return redirect(request, f"/answers/{answer.job_id}")
+
+
+def _query_of(database: Database, visitor: Visitor, question: QueryParams, tag: str | None) -> Query:
+    """The query that a page planned, from the fields of its form."""
     wish = wish_of(question)
     with database.read() as session:
         chosen = datasets.require(session, visitor.principal, wish.dataset or "")
-    asked = wish.kind or USUAL.get(chosen.kind, "")
-    kind = kind_of(asked)
+    kind = kind_of(wish.kind or USUAL.get(chosen.kind, ""))
     given = dict(question) | columns_picked(wish, columns_offered(chosen, kind))
-    body = checked(kind.request.model_validate, body_of(wish, kind, given) | {"tag": sent.get("tag") or None})
-    key = require_idempotency_key(f"page {sent.get('key', '')}")
-    try:
-        answer = submissions.submit(submissions.command(visitor.principal, kind, body, key))
-    except (BudgetExceeded, GrantRefuses) as problem:
-        most = (problem.room or {}).get("epsilon")
-        less = settled(question, most or body.privacy.epsilon / 2)
-        return render(request, "refused.html", status=problem.status, problem=problem, less=less)
-    return redirect(request, f"/answers/{answer.job_id}")
+    return Query(kind, checked(kind.request.model_validate, body_of(wish, kind, given) | {"tag": tag}))
 
 
 def _planned(
@@ -161,7 +165,7 @@ def _planned(
     with database.read() as session:
         known = Known.of(session, visitor.principal, question)
     (accounts,), (allowed,) = known.accounts, known.terms
-    plan = planner.plan(question)
+    plan = planner.make_plan(question)
     charge = Charge.of(plan.target, plan.cost)
     priced = _price(visitor, accounts, charge)
     most = known.largest_epsilon(slack=charge.slack > 0)
@@ -235,7 +239,7 @@ def _curve(planner: Planner, question: ResolvedQuery, kind: Kind, chosen: Plan) 
         try:
             target = replace(subject.target, epsilon=epsilon)
             other = replace(question, about=(replace(subject, target=target),))
-            plan: Plan = planner.plan(other)
+            plan: Plan = planner.make_plan(other)
         except (
             ValueError,
             Invalid,

@@ -14,8 +14,8 @@ import pytest
 from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery
+from privest_service.estimates.service import Planner
 from privest_service.problems import Invalid, TooManyRequests
 from testing.server import HANG_GUARD, Server, problem, spd
 
@@ -57,7 +57,7 @@ def calls_of(planner: Planner, asked: ResolvedQuery) -> Counter[str]:
 
     sys.setprofile(count)
     try:
-        planner.plan(asked)
+        planner.make_plan(asked)
     finally:
         sys.setprofile(None)
     return counted
@@ -66,7 +66,7 @@ def calls_of(planner: Planner, asked: ResolvedQuery) -> Counter[str]:
 @pytest.mark.parametrize("name", QUERIES)
 def test_no_plan_is_faster_because_another_caller_asked_the_same(name: str) -> None:
     planner = Planner(at_once)
-    planner.plan(query("an_other", name, epsilon=3.0))  # what is loaded once
+    planner.make_plan(query("an_other", name, epsilon=3.0))  # what is loaded once
     first = calls_of(planner, query("an_1", name))
     assert calls_of(planner, query("an_2", name)) == first
     if KINDS[QUERIES[name][0]].certificates(QUERIES[name][2]):
@@ -97,14 +97,14 @@ def test_a_free_plan_is_limited_in_its_work(name: str, options: dict[str, Any], 
 
     planner = Planner(begin)
     with pytest.raises(Begun):
-        planner.plan(asked(most))
+        planner.make_plan(asked(most))
     with pytest.raises(Invalid) as refused:
-        planner.plan(asked(most + 1))
+        planner.make_plan(asked(most + 1))
     told = str(refused.value.detail)
     assert f"from {most + 1} datasets" in told
     assert f"at most {most}. Plan it for fewer datasets" in told
     with pytest.raises(Begun):
-        planner.plan(asked(100), free=False)
+        planner.make_plan(asked(100), free=False)
     assert priorities == ["free", "charged"]
 
 
@@ -121,12 +121,12 @@ def test_a_repeated_plan_asks_no_process_again(name: str, calls: int) -> None:
         return '{"accountant": "x", "epsilon": 0.5, "delta": 1e-06}'
 
     planner, asked = Planner(call), query("an_1", name)
-    plan = planner.plan(asked)
+    plan = planner.make_plan(asked)
     assert planner.second_opinion(asked, plan) is None
     busy.clear()
-    told = [planner.second_opinion(asked, planner.plan(asked)) for _ in range(2)]
+    told = [planner.second_opinion(asked, planner.make_plan(asked)) for _ in range(2)]
     assert told[0] == told[1] is not None
-    assert planner.plan(asked).cost == plan.cost
+    assert planner.make_plan(asked).cost == plan.cost
     assert called == ["plan_job"] * calls + ["opinion_job"] * 2  # the first was not answered
 
 
