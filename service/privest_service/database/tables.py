@@ -77,7 +77,7 @@ def import_all() -> None:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 CURSOR = r"[0-9]{1,17}-[!-~]{1,40}"
-"""What a cursor looks like."""
+"""Pattern of a cursor."""
 
 
 def cursor_at(at: datetime, last: str) -> str:

@@ -182,7 +182,7 @@ class Submissions:
             for command, query in zip(commands, queries, strict=True)
         ]
         if inline and rows is None:
-            self._require_room(planned[0])
+            self._require_budget(planned[0])
         return [], planned
 
     def _planned(self, command: EstimateCommand, query: ResolvedQuery) -> PlannedQuery:
@@ -195,8 +195,8 @@ class Submissions:
             plan = self.planner.make_plan(query, free=query.dummy)
         return PlannedQuery.of(command, query, plan)
 
-    def _require_room(self, planned: PlannedQuery) -> None:
-        """See that a budget covers a query before the rows that came with it are registered."""
+    def _require_budget(self, planned: PlannedQuery) -> None:
+        """Require that the budget covers a query before the rows that came with it are registered."""
         with self.database.read() as session:
             account = ledger.owner_account(session, planned.command.caller.id)
         try:
@@ -452,7 +452,7 @@ class Planner:
         self._lock = threading.Lock()
 
     def is_heavy(self, query: ResolvedQuery) -> bool:
-        """Whether a planning process makes the plan of a query."""
+        """Return true if a planning process makes the plan of a query."""
         try:
             return query.kind.certificates(query.options) > 0
         except ValueError:  # which `make_plan` says in words

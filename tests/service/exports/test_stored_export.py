@@ -6,15 +6,15 @@ fails, the code is wrong.
 
 `data/export-2026-11.jsonl.gz` is the ledger of a service with three owners, on budgets of both compositions:
 
-- grants with caps, changed and revoked; caps on datasets; a query above its cap, which was refused
-- a window that was renewed, a budget that was raised, rules for windows
-- freezes by an owner and by the administrator, and their ends
+- grants with caps, changed and revoked; caps on datasets; a query above its cap, which was refused.
+- a window that was renewed, a budget that was raised, rules for windows.
+- freezes by an owner and by the administrator, and their ends.
 - queries of all estimators but matrix completion: by noisy sums, by random batches of both kinds, and by sums
-  of which the run chooses one; one query on datasets of two owners
-- queries that were approved, denied, withdrawn, voided, and two that failed
-- queries by people with tokens, one through a service account; a person who left
-- a published answer, keys that were issued, revoked and rotated, a sign-in
-- a budget that was charged as lost after a restore, and a signing key that was replaced
+  of which the run chooses one; one query on datasets of two owners.
+- queries that were approved, denied, withdrawn, voided, and two that failed.
+- queries by people with tokens, one through a service account; a person who left.
+- a published answer, keys that were issued, revoked and rotated, a sign-in.
+- a budget that was charged as lost after a restore, and a signing key that was replaced.
 
 `data/export-2026-11.kept.json` has the public keys, an owner's heads from before its window was renewed, and
 receipts that analysts and owners kept.
@@ -39,7 +39,7 @@ ROWS: list[dict[str, Any]] = [
 KEPT: dict[str, Any] = json.loads((DATA / "export-2026-11.kept.json").read_text())
 
 BY_THE_END = "the lines are not those that the end was signed over"
-"""What the last line says about a change anywhere."""
+"""Fault that the verifier reports after a change of any line."""
 
 
 def verified(rows: list[dict[str, Any]], kept: dict[str, Any] = KEPT) -> Report:
