@@ -18,7 +18,7 @@ from audit import served
 from audit.lines import Finding, Line, Section
 from audit.questions import needed, schemas, usual
 from privest.arrays import Array
-from privest.metadata import DatasetMetadata
+from privest.data.metadata import DatasetMetadata
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.catalogue import KINDS
 from privest_service.ledger.receipts import Receipt, Statement, digest_of, for_analyst

@@ -13,6 +13,14 @@ from audit.bounds import ALPHA
 from audit.lines import Finding, Line, Section
 from privest import manifolds
 from privest.arrays import Array
+from privest.data.metadata import (
+    DatasetMetadata,
+    LabelledMetadata,
+    PartialVectorsMetadata,
+    PointsMetadata,
+    VectorsMetadata,
+)
+from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.linear_model import logistic_regression
@@ -20,16 +28,8 @@ from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.subspace import matrix_completion, robust_pca
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.metadata import (
-    DatasetMetadata,
-    LabelledMetadata,
-    PartialVectorsMetadata,
-    PointsMetadata,
-    VectorsMetadata,
-)
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 _SEED = 12

@@ -13,24 +13,24 @@ from audit.distinguisher import Distinguisher
 from audit.lines import Section
 from audit.over_http import Question
 from privest.arrays import Array
-from privest.estimators.bounds.bounds import BOUNDS, BoundsSpec
-from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
-from privest.estimators.linear_model.classifier_score import CLASSIFIER_SCORE, ScoreSpec
-from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
-from privest.estimators.subspace.matrix_completion import MATRIX_COMPLETION, MatrixCompletionSpec
-from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
-from privest.metadata import (
+from privest.data.metadata import (
     DatasetMetadata,
     LabelledMetadata,
     PartialVectorsMetadata,
     PointsMetadata,
     VectorsMetadata,
 )
-from privest.privacy.cost import PrivacyTarget
+from privest.data.records import Records
+from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
+from privest.estimators.linear_model.classifier_score import CLASSIFIER_SCORE, ScoreSpec
+from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
+from privest.estimators.range_finding.bounds import BOUNDS, BoundsSpec
+from privest.estimators.subspace.matrix_completion import MATRIX_COMPLETION, MatrixCompletionSpec
+from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 _N, _PILOTS = 100, 4

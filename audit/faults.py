@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from audit.faulty import NOISE, TRIPWIRE
 from privest.arrays import Array
-from privest.metadata import DatasetMetadata
+from privest.data.metadata import DatasetMetadata
+from privest.data.records import Repeated
 from privest.privacy.mechanisms import Noise
 from privest.privacy.noise import SystemNoise
-from privest.records import Repeated
 from privest_service.estimates import worker
 
 _drawn, _rows_in = SystemNoise.draw, worker.rows_in

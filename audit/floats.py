@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
-from privest.privacy import grid
+from privest.data.records import CHUNK, Records
+from privest.privacy import clipped_sums
+from privest.privacy.clipped_sums import Statistic
 from privest.privacy.gate import ChunkSum, Gate
 from privest.privacy.mechanisms import NoisySum, noisy_sum
-from privest.privacy.statistic import Statistic
-from privest.records import CHUNK, Records
 from testing.hostile_rows import EXTREMES
 from testing.neighbours import CASES, Case
 
@@ -98,7 +98,7 @@ def _moved(scene: _Scene, statistic: Statistic, count: int) -> float:
     def of_chunk(chunk: Array) -> NDArray[np.int64]:
         # Not the gate's `ChunkSum`, whose last defence would hide what the statistic does by itself.
         found = statistic.clipped_sum(scene.point, chunk, scene.case.clip)
-        return grid.Grid(release.spacing).quantise(found)
+        return clipped_sums.Grid(release.spacing).quantise(found)
 
     try:
         with warnings.catch_warnings():
@@ -162,7 +162,7 @@ def _errors(scene: _Scene, rows: Array) -> tuple[float, float]:
     order = np.random.default_rng(3).permutation(repeats * len(rows)) % len(rows)
     found = case.statistic.clipped_sum(scene.point, rows[order], case.clip)
     single = alone.astype(np.float32)[order].cumsum(axis=0, dtype=np.float32)[-1]
-    allowed = grid.sensitivity(0.0, case.clip, case.statistic.size, 0.0) / 2
+    allowed = clipped_sums.sensitivity(0.0, case.clip, case.statistic.size, 0.0) / 2
     return float(lengths(found - exact)) / allowed, float(lengths(single - exact)) / allowed
 
 

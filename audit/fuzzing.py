@@ -24,7 +24,7 @@ from audit.faulty import SECRET
 from audit.lines import Finding, Line, Section
 from audit.questions import needed, usual
 from privest.arrays import Array
-from privest.metadata import DatasetMetadata
+from privest.data.metadata import DatasetMetadata
 from privest_service.estimates.catalogue import KINDS
 from testing.server import Caller, Server, body_of, npy
 

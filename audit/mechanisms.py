@@ -10,7 +10,8 @@ import numpy as np
 from audit.distinguisher import Distinguisher
 from audit.lines import Section
 from privest.arrays import Array, lengths
-from privest.privacy.clipping import clipped_sum
+from privest.data.records import Records
+from privest.privacy.clipped_sums import clipped_sum
 from privest.privacy.gate import Gate
 from privest.privacy.matrix_mechanism import Factorisation, left_row, prefix_sums
 from privest.privacy.mechanisms import (
@@ -23,7 +24,6 @@ from privest.privacy.mechanisms import (
     subsampled_sum,
 )
 from privest.privacy.subsampling import certify, noise_for, runs_of
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 _CLIP, _NAME = 1.0, "vectors"

@@ -35,9 +35,8 @@ from audit.faulty import IGNORED, IN_TURN, JOINED, NAMED, OPEN
 from audit.lines import Finding, Line, Section
 from privest import memo
 from privest.arrays import Array, lengths
-from privest.estimators import column_ranges, federation
-from privest.estimators.column_ranges import ColumnCounts
-from privest.estimators.column_scales import Standardised
+from privest.data.metadata import DatasetMetadata
+from privest.estimators import federation
 from privest.estimators.frechet_mean import frechet_mean, intervals
 from privest.estimators.frechet_mean import losses as mean_losses
 from privest.estimators.frechet_mean.column_means import ColumnSum
@@ -51,6 +50,9 @@ from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.linear_model.losses.scores import RightAnswersOfEach
 from privest.estimators.linear_model.losses.spread import LengthCounts
 from privest.estimators.linear_model.newton import NewtonSolver
+from privest.estimators.range_finding import column_ranges
+from privest.estimators.range_finding.column_ranges import ColumnCounts
+from privest.estimators.range_finding.column_scales import Standardised
 from privest.estimators.subspace import (
     column_center,
     completion_means,
@@ -61,26 +63,23 @@ from privest.estimators.subspace import (
 from privest.estimators.subspace import losses as subspace_losses
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.second_moment import SecondMoment
-from privest.metadata import DatasetMetadata
 from privest.privacy import (
+    accounting,
     budget,
-    calibration,
-    cost,
+    clipped_sums,
     gate,
-    grid,
+    laplace_accounting,
     matrix_mechanism,
     noise,
-    pure_cost,
     subsampling,
 )
 from privest.privacy import mechanisms as core_mechanisms
-from privest.privacy.cost import Cost
-from privest.privacy.gate import ChunkSum, Gate
-from privest.privacy.grid import Grid
+from privest.privacy.accounting import Cost
+from privest.privacy.clipped_sums import Grid
+from privest.privacy.gate import ChunkSum, Gate, Prefixes
 from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.mechanisms import NoisySum, SampledSum, SubsampledRun, SubsampledSum
 from privest.privacy.noise import SystemNoise
-from privest.privacy.streams import Prefixes
 from privest_service.database import views
 from privest_service.estimates import worker
 from privest_service.estimates.cluster import attempt
@@ -480,7 +479,7 @@ def _of_records() -> Iterator[Mutant]:
     yield Mutant(
         "equal-nodes",
         "NaN between equal nodes of a histogram",
-        "tests/core/estimators/test_column_ranges.py::test_between_nodes_that_do_not_rise_a_record_counts_once_all_the_same",
+        "tests/core/estimators/range_finding/test_column_ranges.py::test_between_nodes_that_do_not_rise_a_record_counts_once_all_the_same",
         _put(column_ranges, "_counted", _between_equal_nodes),
     )
     yield Mutant(
@@ -684,7 +683,7 @@ def _batches_over_n() -> Plant:
 
 def _slack_on_top() -> Plant:
     def promised(target: Any) -> budget.Budgets:
-        return ((calibration.mu_for(target.epsilon, target.delta), target.delta / 200),)
+        return ((accounting.mu_for(target.epsilon, target.delta), target.delta / 200),)
 
     return _put(budget, "gaussian_budgets", promised)
 
@@ -699,14 +698,18 @@ def _slack_uncounted() -> Plant:
 
 
 def _one_fewer() -> Plant:
-    whole = pure_cost._composed  # pyright: ignore[reportPrivateUsage]
-    return _put(pure_cost, "_composed", lambda law, cell, cells, n: whole(law, cell, cells, max(1, n - 1)))
+    whole = laplace_accounting._composed  # pyright: ignore[reportPrivateUsage]
+    return _put(
+        laplace_accounting, "_composed", lambda law, cell, cells, n: whole(law, cell, cells, max(1, n - 1))
+    )
 
 
 def _half_far() -> Plant:
-    tails = pure_cost.OnALine.tails
+    tails = laplace_accounting.OnALine.tails
     return _put(
-        pure_cost.OnALine, "tails", lambda self, losses: tails(replace(self, far=self.far / 2), losses)
+        laplace_accounting.OnALine,
+        "tails",
+        lambda self, losses: tails(replace(self, far=self.far / 2), losses),
     )
 
 
@@ -769,7 +772,7 @@ def _of_batches() -> Iterator[Mutant]:
         f"{spent}[1.0-1e-05-euclidean-rsgd]",
         _batches_over_n(),
     )
-    within = "tests/core/privacy/test_cost.py::test_slack_is_paid_for_out_of_delta[1e-05]"
+    within = "tests/core/privacy/test_accounting.py::test_slack_is_paid_for_out_of_delta[1e-05]"
     yield Mutant("slack-on-top", "a slack beside δ, not inside", within, _slack_on_top())
     yield Mutant("slack-uncounted", "a plan checked without its slack", within, _slack_uncounted())
     yield Mutant(
@@ -807,18 +810,22 @@ def _of_batches() -> Iterator[Mutant]:
         "one-chunk",
         "half of what a replaced record moves, for a record more in a batch",
         "tests/core/privacy/test_gate.py::test_one_record_more_in_a_batch_moves_its_sum_by_at_most_the_certified_length",
-        _put(grid, "batch_sensitivity", lambda clip, *how: grid.sensitivity(2 * clip, clip, *how[:2]) / 2),
+        _put(
+            clipped_sums,
+            "batch_sensitivity",
+            lambda clip, *how: clipped_sums.sensitivity(2 * clip, clip, *how[:2]) / 2,
+        ),
     )
     yield Mutant(
         "pure-one-fewer",
         "pure releases charged together, but one",
-        "tests/core/privacy/test_pure_cost.py::test_blocks_and_what_is_left_of_them_are_all_charged[1]",
+        "tests/core/privacy/test_laplace_accounting.py::test_blocks_and_what_is_left_of_them_are_all_charged[1]",
         _one_fewer(),
     )
     yield Mutant(
         "pure-half-far",
         "Laplace noise over batches charged for a record removed",
-        "tests/core/privacy/test_pure_cost.py::test_the_law_of_a_batch_is_that_of_its_densities[1.0-0.1-poisson]",
+        "tests/core/privacy/test_laplace_accounting.py::test_the_law_of_a_batch_is_that_of_its_densities[1.0-0.1-poisson]",
         _half_far(),
     )
     yield Mutant(
@@ -1136,22 +1143,22 @@ def _of_costs() -> Iterator[Mutant]:
     yield Mutant(
         "sum-down",
         "costs added up and rounded down",
-        "tests/core/privacy/test_cost.py::test_sums_are_never_below_the_exact_sum",
-        _put(cost, "_add_up", lambda a, b: nextafter(a + b, 0.0)),
+        "tests/core/privacy/test_accounting.py::test_sums_are_never_below_the_exact_sum",
+        _put(accounting, "_add_up", lambda a, b: nextafter(a + b, 0.0)),
         quick=False,
     )
     yield Mutant(
         "cost-down",
         "the cost of a sum rounded to the nearest",
-        "tests/core/privacy/test_cost.py::test_gaussian_cost_is_at_least_the_exact_ratio",
+        "tests/core/privacy/test_accounting.py::test_gaussian_cost_is_at_least_the_exact_ratio",
         _put(NoisySum, "cost", property(lambda self: Cost((self.diameter / self.scale) ** 2))),
         quick=False,
     )
     yield Mutant(
         "mu-up",
         "μ rounded up, that (ε, δ) buys",
-        "tests/core/privacy/test_calibration.py::test_mu_is_never_above_the_optimum_and_near_it[1.0]",
-        _put(calibration, "_MARGIN", -calibration._MARGIN),
+        "tests/core/privacy/test_accounting.py::test_mu_is_never_above_the_optimum_and_near_it[1.0]",
+        _put(accounting, "_MARGIN", -accounting._MARGIN),
     )
 
 

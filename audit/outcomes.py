@@ -13,9 +13,9 @@ import numpy as np
 from audit.lines import Finding, Line, Section
 from audit.questions import Question, every, usual, worlds
 from privest.arrays import Array
+from privest.data.records import Records
 from privest.privacy.gate import ChunkSum, Gate
 from privest.privacy.oracle import Oracle
-from privest.records import Records
 from privest_service.estimates.plans import run_plan
 from testing.noise import ScaledNoise
 

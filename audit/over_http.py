@@ -11,7 +11,7 @@ import numpy as np
 
 from audit import served
 from privest.arrays import Array
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.catalogue import KINDS
 from testing.server import Caller, Server, body_of

@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from privest.arrays import Array
+from privest.data.metadata import DatasetMetadata, LabelledMetadata, PartialVectorsMetadata, PointsMetadata
+from privest.data.table_metadata import TableMetadata
+from privest.data.tables import Recipe
 from privest.estimators.federation import Plan
-from privest.metadata import DatasetMetadata, LabelledMetadata, PartialVectorsMetadata, PointsMetadata
-from privest.privacy.cost import PrivacyTarget
-from privest.tables.metadata import TableMetadata
-from privest.tables.recipe import Recipe
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, Space
 from privest_service.estimates.catalogue import KINDS, Kind, of_all
 from testing.server import body_of

@@ -9,12 +9,12 @@ import numpy as np
 from audit.estimates import CASES, Case
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata, PointsMetadata, VectorsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
 from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
 from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
-from privest.metadata import LabelledMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 Run = Callable[[Any, Gate], Any]
 """An estimator's function that runs a plan."""

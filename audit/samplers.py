@@ -18,11 +18,18 @@ from scipy import stats
 
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
-from privest.privacy import exact_noise
-from privest.privacy.exact_noise import Normals, Radius, Words, gaussian_cells, laplace_cells
-from privest.privacy.grid import Grid
+from privest.privacy import noise
+from privest.privacy.clipped_sums import Grid
 from privest.privacy.mechanisms import Noise, Scheme
-from privest.privacy.noise import NoiseSource, SystemNoise
+from privest.privacy.noise import (
+    NoiseSource,
+    Normals,
+    Radius,
+    SystemNoise,
+    Words,
+    gaussian_cells,
+    laplace_cells,
+)
 from testing.noise import ScaledNoise
 
 ALARM = 1e-9
@@ -261,9 +268,9 @@ def _cells(wrong: Callable[[int], int], long: bool) -> Finding:
     count = 5_000 if long else 50
     right = wrong(count)
     with (
-        patch.object(exact_noise, "_RELATIVE", 0.0),
-        patch.object(exact_noise, "_ABSOLUTE", 0.0),
-        patch.object(exact_noise, "_LOGARITHM", 0.0),
+        patch.object(noise, "_RELATIVE", 0.0),
+        patch.object(noise, "_ABSOLUTE", 0.0),
+        patch.object(noise, "_LOGARITHM", 0.0),
     ):
         broken = wrong(count)
     return Finding(

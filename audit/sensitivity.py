@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from audit.lines import Finding, Line, Section
-from privest.privacy.statistic import Statistic
+from privest.privacy.clipped_sums import Statistic
 from testing.neighbours import CASES
 
 _LEAST = 0.9

@@ -17,10 +17,10 @@ import numpy as np
 from audit.estimates import CASES
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array
-from privest.estimators import federated_runs, federation
-from privest.privacy.cost import PrivacyTarget
+from privest.data.records import Records
+from privest.estimators import federation
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from privest_service.database import Database, now
 from privest_service.database.migrate import migrate
 from privest_service.jobs import service as jobs
@@ -249,7 +249,7 @@ def _answers(kind: type[_Counting], again: int) -> tuple[int, int, int]:
             ended = False
             with suppress(ValueError, ArithmeticError, np.linalg.LinAlgError, RuntimeError, IndexError):
                 for _ in range(again):
-                    federated_runs.run_joined(plan, case.estimator.run, gate, 0, exchange, _SEED)
+                    federation.run_joined(plan, case.estimator.run, gate, 0, exchange, _SEED)
                     ended = True
             runs, over, broken = runs + 1, over + (gate.given > allowed), broken + (not ended)
     return runs, over, broken

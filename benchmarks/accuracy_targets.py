@@ -17,20 +17,20 @@ from benchmarks import coverage_classifiers, coverage_means, tables
 from benchmarks.column_means import metadata_of
 from benchmarks.report import publish, table
 from benchmarks.robust_pca import squared_distance
+from privest.data.metadata import PointsMetadata, VectorsMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, metadata_for
+from privest.estimators.epsilon_search import least_epsilon
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
-from privest.estimators.least_epsilon import least_epsilon
 from privest.estimators.linear_model import classifier_score
 from privest.estimators.linear_model.classifier_score import ScoreSpec
 from privest.estimators.subspace import adaptive, robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCASpec
 from privest.estimators.subspace.spherical import on_sphere
-from privest.metadata import PointsMetadata, VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.noise import NoiseSource
-from privest.records import Records
-from privest.tables.metadata import TableChoice, metadata_for
 from testing.noise import ScaledNoise, ScriptedNoise
 
 RUNS, EPSILONS = 40, (0.2, 0.5, 1.0, 2.5)

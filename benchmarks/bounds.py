@@ -16,12 +16,12 @@ from benchmarks.real_table import Table
 from benchmarks.report import publish, table
 from benchmarks.tables import tables
 from privest.arrays import Array
-from privest.estimators.bounds import bounds
-from privest.estimators.bounds.bounds import BOUNDS, Bounds, BoundsSpec
-from privest.metadata import PointsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
+from privest.estimators.range_finding import bounds
+from privest.estimators.range_finding.bounds import BOUNDS, Bounds, BoundsSpec
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 EPSILONS, DELTA, RUNS = (0.1, 0.3, 1.0, 3.0), 1e-6, 20

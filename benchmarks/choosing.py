@@ -10,6 +10,8 @@ from matplotlib.axes import Axes
 from scipy.special import ndtr
 
 from benchmarks import tables
+from privest.data.metadata import LabelledMetadata, PointsMetadata, VectorsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.linear_model import logistic_regression
@@ -17,11 +19,8 @@ from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCASpec
 from privest.estimators.subspace.second_moment import Frame
-from privest.metadata import LabelledMetadata, PointsMetadata, VectorsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 mpl.use("Agg")

@@ -16,15 +16,14 @@ from benchmarks.real_table import Table
 from benchmarks.report import publish, table
 from benchmarks.tables import table as rows_of
 from privest.arrays import Array
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec, Mean
-from privest.metadata import PointsMetadata
-from privest.privacy.calibration import epsilon_within, mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, epsilon_within, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from testing.noise import ScaledNoise
 
 TABLES = ("housing", "women at work", "schools", "health costs", "wine")

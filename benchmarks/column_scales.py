@@ -15,11 +15,10 @@ from benchmarks.column_means import answer
 from benchmarks.real_table import Table
 from benchmarks.report import publish, table
 from privest.arrays import Array
-from privest.metadata import PointsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.metadata import PointsMetadata
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column
+from privest.privacy.accounting import PrivacyTarget, mu_for
 
 TABLES = (
     *("diamonds", "affairs", "savings", "magic", "health costs", "housing", "flights", "weather"),

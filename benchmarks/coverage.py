@@ -17,14 +17,14 @@ from scipy.special import expit, softmax
 
 from benchmarks.report import publish, table
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticRegression, LogisticSpec
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.noise import NoiseSource
-from privest.records import Records
 from testing.noise import ScaledNoise, ScriptedNoise
 
 DIM, DELTA = 5, 1e-6

@@ -24,14 +24,13 @@ from benchmarks.report import table
 from benchmarks.tables import Section, tables
 from benchmarks.tables import table as named
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import classifier_score, logistic_regression
 from privest.estimators.linear_model.classifier_score import Metric, ScoreSpec
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
-from privest.metadata import LabelledMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 DELTA = 1e-6

@@ -18,13 +18,13 @@ from benchmarks import table_points, tables
 from benchmarks.report import table
 from privest import manifolds
 from privest.arrays import Array
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanPlan, FrechetMeanSpec, Mean
 from privest.manifolds import Manifold
-from privest.metadata import PointsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 mpl.use("Agg")

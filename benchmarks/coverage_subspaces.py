@@ -23,16 +23,16 @@ from benchmarks.report import table
 from benchmarks.robust_pca import squared_distance
 from benchmarks.tables import Section, tables
 from privest.arrays import Array
+from privest.data.metadata import PartialVectorsMetadata, VectorsMetadata
+from privest.data.records import Records
 from privest.estimators.subspace import adaptive, matrix_completion, robust_pca
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import RobustPCASpec
 from privest.estimators.subspace.spherical import on_sphere
 from privest.estimators.uncertainty import Uncertainty
-from privest.metadata import PartialVectorsMetadata, VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.noise import NoiseSource
-from privest.records import Records
 from testing.noise import ScaledNoise, ScriptedNoise
 
 mpl.use("Agg")

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 
 from benchmarks.ledger_load import percentile, postgres
 from benchmarks.report import publish, spread, table
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.acts.chain import act_hash
 from privest_service.acts.chain import to_sign as act_to_sign
 from privest_service.acts.models import Act, ActChain

@@ -7,13 +7,13 @@ import numpy as np
 
 from benchmarks.figures_acceleration import DIM, PENALTY, SOLVERS, N, Problem, uniform
 from benchmarks.report import publish, table
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.accelerated import DescentSolver
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 RUNS = 3
 

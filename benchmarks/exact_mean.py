@@ -11,8 +11,8 @@ from benchmarks.peers import call
 from benchmarks.report import publish, table
 from privest import manifolds
 from privest.arrays import Array, lengths
+from privest.data.records import Records
 from privest.manifolds import Manifold
-from privest.records import Records
 from testing.exact_mean import ExactMean, exact_mean
 
 KINDS = {"spd": "spd", "sphere": "sphere", "lorentz": "hyperbolic"}

@@ -19,16 +19,16 @@ from benchmarks.figures_robust_pca import PICTURES, saved, styled
 from benchmarks.report import publish, table
 from privest import manifolds
 from privest.arrays import Array
-from privest.estimators import federated_runs, federation
+from privest.data.metadata import DatasetMetadata, PartialVectorsMetadata, PointsMetadata, VectorsMetadata
+from privest.data.records import Records
+from privest.estimators import federation
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.subspace import matrix_completion, robust_pca
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.metadata import DatasetMetadata, PartialVectorsMetadata, PointsMetadata, VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.exact_mean import exact_mean
 
 RUNS = 60
@@ -72,7 +72,7 @@ class Problem:
                 Gate(rows, plan.statistics, part.releases)
                 for rows, part in zip(records, plan.parts, strict=True)
             ]
-            return federated_runs.run(plan, self.estimator.run, gates)
+            return federation.run(plan, self.estimator.run, gates)
 
         return np.array([self.error(answer()) for _ in range(runs)])
 

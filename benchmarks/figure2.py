@@ -12,7 +12,7 @@ from autodp.transformer_zoo import AmplificationBySampling, Composition
 from scipy.optimize import minimize_scalar
 
 from benchmarks.report import publish, table
-from privest.privacy.calibration import gaussian_delta, largest
+from privest.privacy.accounting import gaussian_delta, largest
 from privest.privacy.subsampling import SubsampledRun, certify
 
 RECORDS, FREQUENCY = 100_000, 10_000

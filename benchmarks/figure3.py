@@ -14,13 +14,13 @@ from benchmarks.passes import Traced, curve, drawn, gradients, saved
 from benchmarks.report import publish, table
 from privest import manifolds
 from privest.arrays import Array, lengths
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.manifolds import Manifold
-from privest.metadata import PointsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.exact_mean import exact_mean
 
 MAMMALS = Path(__file__).parents[2] / "shared" / "data" / "wordnet_mammals.tsv"

@@ -13,14 +13,14 @@ from scipy.io import loadmat
 from benchmarks.passes import Curve, Traced, curve, drawn, saved
 from benchmarks.report import publish, table
 from privest.arrays import Array
+from privest.data.metadata import VectorsMetadata
+from privest.data.records import Records
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.losses import SubspaceQuery
 from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
 from privest.estimators.subspace.spherical import on_sphere
-from privest.metadata import VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.server import Server, npy
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

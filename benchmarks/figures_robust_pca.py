@@ -17,14 +17,14 @@ from scipy.stats import binom
 from benchmarks.report import publish, table
 from benchmarks.robust_pca import FIRST_SEED, haystack, squared_distance
 from privest.arrays import Array
+from privest.data.metadata import VectorsMetadata
+from privest.data.records import Records
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.losses import SubspaceQuery
 from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
-from privest.metadata import VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import Release
-from privest.records import Records
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 EPSILON = 0.8

@@ -11,17 +11,16 @@ import numpy as np
 from benchmarks.report import publish, table
 from privest import manifolds
 from privest.arrays import Array, lengths
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanPlan, FrechetMeanSpec
 from privest.estimators.frechet_mean.schedule import TYPICAL, hessian_bounds
 from privest.manifolds import Manifold
-from privest.metadata import PointsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.clipping import clipped_sum
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
+from privest.privacy.clipped_sums import clipped_sum
 from privest.privacy.gate import Gate
 from privest.privacy.noise import SystemNoise
-from privest.records import Records
 from testing.exact_mean import exact_mean
 
 N, DELTA, CLIP = 10_000, 1e-6, 1.0

@@ -10,7 +10,7 @@ import numpy as np
 
 from privest import manifolds
 from privest.arrays import Array
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.estimates.catalogue import KINDS
 

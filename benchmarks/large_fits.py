@@ -14,8 +14,8 @@ from benchmarks.large_cases import LOGISTIC, RANK, SPHERE, SUBSPACE, Case, matri
 from benchmarks.peers import call
 from benchmarks.report import publish, table
 from privest.arrays import Array
+from privest.data.records import OfChunk, OfPieces, Records
 from privest.privacy.gate import Gate
-from privest.records import OfChunk, OfPieces, Records
 from privest_service.estimates.catalogue import KINDS
 from privest_service.workers.memory import keep_freed
 

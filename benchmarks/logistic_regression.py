@@ -27,12 +27,12 @@ from benchmarks.logistic_regression_cost import cost
 from benchmarks.peers import call
 from benchmarks.report import publish, table
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 DELTA = 1e-5
 SPLITS = 200

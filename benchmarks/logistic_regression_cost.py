@@ -15,12 +15,12 @@ import numpy as np
 from benchmarks.peers import call
 from benchmarks.report import table
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 TIMED = (100_000, 20)
 LARGE = (1_000_000, 50)

@@ -10,26 +10,25 @@ from numpy.typing import NDArray
 
 from benchmarks.report import publish, spread, table
 from privest.arrays import Array, lengths
-from privest.estimators.bounds.bounds import BOUNDS, BoundsSpec
-from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
-from privest.estimators.linear_model.classifier_score import CLASSIFIER_SCORE, ScoreSpec
-from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
-from privest.estimators.subspace.matrix_completion import MATRIX_COMPLETION, MatrixCompletionSpec
-from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
-from privest.metadata import (
+from privest.data.metadata import (
     DatasetMetadata,
     LabelledMetadata,
     PartialVectorsMetadata,
     PointsMetadata,
     VectorsMetadata,
 )
-from privest.privacy.cost import PrivacyTarget
-from privest.privacy.exact_noise import Normals
+from privest.data.records import Records
+from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
+from privest.estimators.linear_model.classifier_score import CLASSIFIER_SCORE, ScoreSpec
+from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
+from privest.estimators.range_finding.bounds import BOUNDS, BoundsSpec
+from privest.estimators.subspace.matrix_completion import MATRIX_COMPLETION, MatrixCompletionSpec
+from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
+from privest.privacy.accounting import PrivacyTarget
+from privest.privacy.clipped_sums import Grid
 from privest.privacy.gate import Gate
-from privest.privacy.grid import Grid
 from privest.privacy.mechanisms import Noise, NoisySum, SubsampledSum
-from privest.privacy.noise import SystemNoise
-from privest.records import Records
+from privest.privacy.noise import Normals, SystemNoise
 from testing.noise import KnownNormals
 
 ROUNDS, SECONDS = 9, 0.25

@@ -9,13 +9,13 @@ import numpy as np
 from benchmarks.report import publish, table
 from benchmarks.several_fits import CANDIDATES, DELTA, EPSILONS, MOST_ROWS, fitted, right, split
 from benchmarks.tables import tables
+from privest.data.records import Records
 from privest.estimators.linear_model import classifier_selection
 from privest.estimators.linear_model.candidate import Candidate
 from privest.estimators.linear_model.classifier_selection import SelectionSpec
 from privest.estimators.linear_model.losses.scores import LinearScores
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 RUNS = 10
 

@@ -9,8 +9,8 @@ import numpy as np
 from benchmarks.real_table import Half, Table
 from benchmarks.tables import TUNE, table
 from privest.arrays import Array
-from privest.privacy.cost import PrivacyTarget
-from privest.tables.columns import Column
+from privest.data.tables import Column
+from privest.privacy.accounting import PrivacyTarget
 from testing.ordinary_columns import BOOLEAN, Case, N, number, open_columns, single_columns
 
 CHOSEN: dict[str, tuple[str, ...]] = {

@@ -21,15 +21,13 @@ from benchmarks.real_table import Half, Table
 from benchmarks.report import publish, table
 from benchmarks.tables import tables
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column, Truths
 from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
-from privest.metadata import LabelledMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
-from privest.tables.recipe import Truths
 from testing.noise import ScaledNoise
 
 RUNS, PEER_RUNS, EPSILONS, MOST_ROWS = 12, 5, (0.3, 1.0, 3.0), 10_000

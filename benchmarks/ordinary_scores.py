@@ -19,12 +19,12 @@ from scipy.stats import rankdata
 
 from benchmarks.report import publish, table
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model.classifier_score import CLASSIFIER_SCORE, Metric, ScorePlan, ScoreSpec
-from privest.metadata import LabelledMetadata
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget
-from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 RUNS, AREA_RUNS, COVERAGE, WIDTH = 1_000, 200, 0.93, 1.3

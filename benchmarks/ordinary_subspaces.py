@@ -25,19 +25,18 @@ from benchmarks.report import publish, table
 from benchmarks.robust_pca import haystack, squared_distance
 from benchmarks.tables import tables
 from privest.arrays import Array
+from privest.data.metadata import PartialVectorsMetadata, VectorsMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column
 from privest.estimators.subspace import matrix_completion, robust_pca
 from privest.estimators.subspace.completion_means import Completed
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import RobustPCASpec
 from privest.estimators.subspace.robust_pca_plan import Subspace
 from privest.estimators.subspace.spherical import on_sphere
-from privest.metadata import PartialVectorsMetadata, VectorsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from testing.noise import ScaledNoise
 
 RUNS, TEXTBOOK_RUNS, PEER_RUNS, RANKS, EPSILONS = 30, 150, 3, (1, 2, 3), (0.3, 1.0, 3.0)

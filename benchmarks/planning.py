@@ -11,10 +11,10 @@ from typing import Any
 import psutil
 
 from benchmarks.report import publish, table
+from privest.data.metadata import PointsMetadata
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
-from privest.metadata import PointsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from testing.server import Caller, Server, npy, spd
 
 N, DIM = 10_704, 11

@@ -14,8 +14,8 @@ from PIL import Image
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from benchmarks.report import publish, table
-from privest.manifolds.grassmann import Grassmann
-from privest.privacy.calibration import mu_for
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.privacy.accounting import mu_for
 from testing.server import Caller, Server
 
 mpl.use("agg")

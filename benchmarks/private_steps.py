@@ -10,19 +10,19 @@ import numpy as np
 from benchmarks.report import publish, table
 from privest import manifolds
 from privest.arrays import Array
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.manifolds import Manifold
-from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.optim.gradient_descent import gradient_descent
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
+from privest.privacy.clipped_sums import Statistic
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import SubsampledSum
 from privest.privacy.noise import SystemNoise
-from privest.privacy.statistic import Statistic
-from privest.records import Records
 from testing.leading_eigenvector import LeadingEigenvector
 
 PAPER_STEPS, STEPS, ROUNDS = 300_000, 2_000, 7

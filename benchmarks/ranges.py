@@ -14,13 +14,12 @@ import numpy as np
 from benchmarks.coverage_means import DELTA, Case, cases
 from benchmarks.report import publish, table
 from privest.arrays import Array, lengths
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
-from privest.metadata import PointsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 EPSILONS, WIDE, RUNS = (0.1, 0.3, 1.0), (1.0, 10.0, 100.0, 1000.0, None), 40

@@ -12,14 +12,13 @@ from benchmarks.figures_robust_pca import saved, styled
 from benchmarks.logistic_regression import DATA, Labels
 from benchmarks.report import publish, table
 from privest.arrays import Array, SymmetricCoordinates
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.escape import descend, noise_level
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
-from privest.metadata import LabelledMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 PAGE = "reproductions.md"
 EPSILON = 1.0

@@ -13,13 +13,13 @@ import numpy as np
 
 from benchmarks.report import publish, table
 from privest.arrays import Array, lengths
+from privest.data.metadata import VectorsMetadata
+from privest.data.records import Records
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
 from privest.estimators.subspace.robust_pca_plan import Subspace
-from privest.metadata import VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 RUNS = 20
 FOUND = 0.02

@@ -9,12 +9,12 @@ import numpy as np
 from benchmarks.report import publish, table
 from benchmarks.robust_pca import FIRST_SEED, blurred, haystack, squared_distance
 from privest.arrays import Array
+from privest.data.metadata import VectorsMetadata
+from privest.data.records import Records
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
-from privest.metadata import VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 RUNS = 3
 WIDE_RUNS = 2

@@ -10,12 +10,12 @@ import numpy as np
 from benchmarks.figures_robust_pca import PICTURES, saved, styled
 from benchmarks.report import publish, table
 from privest.arrays import Array
+from privest.data.records import Records
 from privest.estimators.linear_model.spider import Descent, curvatures_at, spider
 from privest.estimators.linear_model.spider_schedule import Problem, SpiderPlan, plan
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.matrix_mechanism import column, variances
-from privest.records import Records
 
 DELTA = 1e-6
 DIMS = (10, 50)

@@ -10,13 +10,13 @@ import numpy as np
 
 from benchmarks.figure3 import DELTA, EPSILONS, Data, digits
 from benchmarks.report import publish, table
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.frechet_mean.schedule import hessian_bounds
-from privest.metadata import PointsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.exact_mean import exact_mean
 
 SEEDS = 3

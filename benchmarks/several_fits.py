@@ -20,15 +20,14 @@ from benchmarks.report import publish, table
 from benchmarks.tables import table as named
 from benchmarks.tables import tables
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.classifier_score import accuracy_error
 from privest.estimators.linear_model.logistic_spec import LogisticSpec
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers
-from privest.metadata import LabelledMetadata
-from privest.privacy.calibration import epsilon_within, mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, epsilon_within, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 DELTA = 1e-6
 EPSILONS = (0.3, 1.0, 3.0)

@@ -18,14 +18,14 @@ import numpy as np
 from benchmarks.peers import call
 from benchmarks.report import publish, table
 from privest.arrays import Array
-from privest.estimators import federated_runs, federation
+from privest.data.metadata import VectorsMetadata
+from privest.data.records import Records
+from privest.estimators import federation
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca_spec import RobustPCASpec
-from privest.manifolds.grassmann import Grassmann
-from privest.metadata import VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.sites import BUDGET, Sites, sites
 from testing.wire import Wire, wired
 
@@ -105,7 +105,7 @@ def angles(local_steps: int, turns: int) -> tuple[int, list[float]]:
             Gate(Records(own, threads=1), plan.statistics, part.releases)
             for own, part in zip(data, plan.parts, strict=True)
         ]
-        answer = federated_runs.run(plan, robust_pca.run, gates)
+        answer = federation.run(plan, robust_pca.run, gates)
         found.append(float(space.dist(answer.basis, truth)))
     return len(plan.course.step_sizes), found
 

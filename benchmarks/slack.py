@@ -14,23 +14,21 @@ from dp_accounting.pld.privacy_loss_distribution import (
 
 from benchmarks.report import publish, table
 from benchmarks.robust_pca import HAYSTACKS, answer, in_short, squared_distance
+from privest.data.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata, VectorsMetadata
+from privest.data.records import Records
 from privest.estimators import federation
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
 from privest.estimators.linear_model import accelerated
 from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
 from privest.estimators.linear_model.noise_division import BatchLaw
 from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
-from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy import budget
+from privest.privacy.accounting import PrivacyTarget, epsilon_for, mu_of_pure
 from privest.privacy.budget import gaussian_budgets
-from privest.privacy.calibration import epsilon_for, mu_of_pure
-from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.privacy.laplace_cost import mu_of_laplace
+from privest.privacy.laplace_accounting import OnALine, cost_of_pure, mu_of_laplace
 from privest.privacy.mechanisms import SubsampledSum, amplified, unamplified
-from privest.privacy.pure_cost import OnALine, cost_of_pure
 from privest.privacy.subsampling import noise_for, runs_of
-from privest.records import Records
 from privest_service.ledger.units import Limits
 from testing.sampled_runs import RUNS, right_angles_epsilon, true_epsilon
 

@@ -20,6 +20,10 @@ from benchmarks.real_table import Table
 from benchmarks.report import publish, table
 from benchmarks.robust_pca import squared_distance
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata, PartialVectorsMetadata, VectorsMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
@@ -28,13 +32,9 @@ from privest.estimators.subspace.matrix_completion import MATRIX_COMPLETION, Mat
 from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
 from privest.estimators.subspace.robust_pca_plan import Subspace
 from privest.estimators.subspace.spherical import on_sphere
-from privest.metadata import LabelledMetadata, PartialVectorsMetadata, VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import Noise
-from privest.records import Records
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from testing.noise import ScaledNoise
 
 TABLES = ("savings", "magic", "breast cancer", "weather", "affairs", "women at work", "diamonds")

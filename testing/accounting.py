@@ -21,13 +21,12 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from privest.arrays import Array
-from privest.privacy.calibration import mu_of_pure
+from privest.data.records import Records
+from privest.privacy.accounting import mu_of_pure
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.laplace_cost import mu_of_laplace
+from privest.privacy.laplace_accounting import MOST_SIZE, InSpace, OnALine, cost_of_pure, mu_of_laplace
 from privest.privacy.mechanisms import amplified
-from privest.privacy.pure_cost import MOST_SIZE, InSpace, OnALine, cost_of_pure
 from privest.privacy.subsampling import SubsampledRun
-from privest.records import Records
 from testing.noise import RecordedNoise
 
 

@@ -142,9 +142,9 @@ def held(session: Session, accounts: Iterable[int]) -> list[Account]:
 
 def tenth() -> Charge:
     """The cost of a query of ε = 0.1 at δ = 1e-7, as a plan makes it."""
+    from privest.data.metadata import PointsMetadata
     from privest.estimators.frechet_mean import frechet_mean
-    from privest.metadata import PointsMetadata
-    from privest.privacy.cost import PrivacyTarget
+    from privest.privacy.accounting import PrivacyTarget
 
     shape = PointsMetadata(1000, {"name": "euclidean", "dim": 3})
     plan = frechet_mean.plan(frechet_mean.FrechetMeanSpec(), shape, PrivacyTarget(0.1, 1e-7))

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from privest.arrays import Array, lengths
+from privest.data.records import Records, blocks
 from privest.estimators.frechet_mean.schedule import hessian_bounds
 from privest.manifolds import Manifold
-from privest.records import Records, blocks
 
 _SHORTER = 0.9
 """Factor of the shortest gradient so far that a secant step must reach."""

@@ -16,7 +16,7 @@ from sqlalchemy import event, select, text, update
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Plan
-from privest.privacy.calibration import mu_for
+from privest.privacy.accounting import mu_for
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset, Grant

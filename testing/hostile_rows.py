@@ -15,8 +15,8 @@ from privest.estimators.subspace.candidates import Candidates
 from privest.estimators.subspace.reaper_losses import Relaxation
 from privest.estimators.subspace.spherical import on_sphere
 from privest.manifolds import Manifold
-from privest.privacy import grid
-from privest.privacy.statistic import Statistic
+from privest.privacy import clipped_sums
+from privest.privacy.clipped_sums import Statistic
 
 EXTREMES = (
     *(0.0, 5e-324, 1e-310, 1e-160, 1e-155, 1e-20, 1.0, -1.0, 1e20, 1e149, 1e153, 1e155, 1e300, 1.79e308),
@@ -102,7 +102,9 @@ class PlacedCase:
     @property
     def allowed(self) -> float:
         """How far a record may move the sum: what noise is paid for."""
-        return grid.sensitivity(self.statistic.diameter(self.clip), self.clip, self.statistic.size, 0.0)
+        return clipped_sums.sensitivity(
+            self.statistic.diameter(self.clip), self.clip, self.statistic.size, 0.0
+        )
 
     def alone(self, rows: Array) -> Array:
         """What each row adds to the sum. (n, size)"""

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from privest.estimators.federation import Federated
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.database import Database
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.questions import Asked, AskedPart

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privest.arrays import Array
-from privest.privacy.clipping import any_floats, clipped_sum, without_axis
+from privest.privacy.clipped_sums import any_floats, clipped_sum, without_axis
 
 
 @dataclass(frozen=True)

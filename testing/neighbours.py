@@ -15,8 +15,9 @@ from scipy.optimize import minimize
 
 from privest import manifolds
 from privest.arrays import Array, lengths
-from privest.estimators.column_ranges import ColumnCounts
-from privest.estimators.column_scales import Columns, Standardised
+from privest.data.metadata import PointsMetadata
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column, Recipe
 from privest.estimators.frechet_mean.column_means import ColumnSum
 from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.estimators.frechet_mean.histogram import DistanceShares
@@ -45,6 +46,9 @@ from privest.estimators.linear_model.losses.scores import (
     ScoreHistogram,
 )
 from privest.estimators.linear_model.losses.spread import ClassCounts, FeatureSpread, LengthCounts
+from privest.estimators.range_finding.column_ranges import ColumnCounts
+from privest.estimators.range_finding.column_scales import Columns, Standardised
+from privest.estimators.range_finding.projections import Coordinates, Distance, Viewed
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
 from privest.estimators.subspace.column_center import CenterSum
 from privest.estimators.subspace.completion_losses import CompletionGradient
@@ -64,13 +68,8 @@ from privest.estimators.subspace.reaper_losses import Reaper, Relaxation
 from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
-from privest.estimators.views import Coordinates, Distance, Viewed
-from privest.metadata import PointsMetadata
-from privest.privacy import grid
-from privest.privacy.statistic import Statistic
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
-from privest.tables.recipe import Recipe
+from privest.privacy import clipped_sums
+from privest.privacy.clipped_sums import Statistic
 from testing.hostile_rows import FEATURE_MAPS, FEATURES, PlacedCase, each_alone
 from testing.leading_eigenvector import LeadingEigenvector
 from testing.regression import Biweight, RegressionLoss
@@ -107,7 +106,7 @@ class Case:
     def declared(self, share: float = 1.0) -> float:
         """What noise is for if this share of the diameter were declared: it, and rounding."""
         diameter = share * self.statistic.diameter(self.clip)
-        return grid.sensitivity(diameter, self.clip, self.statistic.size, 0.0)
+        return clipped_sums.sensitivity(diameter, self.clip, self.statistic.size, 0.0)
 
     def widest(self, *, long: bool) -> float:
         """The furthest that one record in another's place was seen to move the sum."""

@@ -7,10 +7,9 @@ from flint import arb
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.privacy.exact_noise import Normals
-from privest.privacy.grid import Grid
+from privest.privacy.clipped_sums import Grid
 from privest.privacy.mechanisms import Noise, Scheme
-from privest.privacy.noise import SystemNoise
+from privest.privacy.noise import Normals, SystemNoise
 
 Drawn = tuple[Noise, float, int] | tuple[int, float, Scheme]
 """What a source was asked for: law, scale and size of a noise vector, or n, rate and scheme of a batch."""

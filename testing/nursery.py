@@ -44,7 +44,7 @@ _LOADED = (
     "uvicorn.loops.uvloop",
     "privest_service.database.postgresql",
     "privest_service.datasets.readers.tables",
-    "privest.privacy.second_opinion",
+    "privest.privacy.cross_check",
     "autodp.mechanism_zoo",
     "autodp.transformer_zoo",
 )

@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
+from privest.data.column_estimates import ColumnMean
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
-from privest.metadata import PointsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
-from privest.tables.answers import ColumnMean
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from testing.forecast_alarm import require_as_forecast
 from testing.noise import ScaledNoise
 

@@ -11,13 +11,12 @@ import numpy as np
 
 from privest import manifolds
 from privest.arrays import Array
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec, Mean
 from privest.manifolds import Embedded, Manifold
-from privest.metadata import PointsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.linear_model.losses.linear import LinearLoss
-from privest.privacy.clipping import any_floats
+from privest.privacy.clipped_sums import any_floats
 
 
 class RegressionLoss(LinearLoss):

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from privest.data.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata, VectorsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
 from privest.estimators.subspace.losses import Redescending, SubspaceDistance, SubspaceQuery
 from privest.manifolds import get
-from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy.gate import ChunkSum
-from privest.records import Records
 from privest_service.estimates import worker
 from privest_service.estimates.tasks import OpenRows
 from testing.server import HANG_GUARD

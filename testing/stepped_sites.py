@@ -18,9 +18,9 @@ import numpy as np
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
+from privest.data.records import Records
 from privest.estimators.federation import Federated
 from privest.privacy.gate import Gate
-from privest.records import Records
 from privest_service.database import Database
 from privest_service.database.migrate import migrate
 from privest_service.datasets import service as datasets

@@ -6,13 +6,13 @@ from typing import Annotated
 import numpy as np
 
 from privest.arrays import Array
+from privest.data.metadata import VectorsMetadata
 from privest.estimators.base import BasePlan, Estimator
 from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
-from privest.metadata import VectorsMetadata
 from privest.options import Doc, Option, Options
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget, certified
-from privest.privacy.clipping import any_floats, clipped_sum
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.clipped_sums import any_floats, clipped_sum
 from privest.privacy.oracle import Oracle
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session, configure_mappers
 
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.datasets import service as datasets

@@ -19,14 +19,14 @@ from sklearn.utils.validation import (  # pyright: ignore[reportMissingTypeStubs
 )
 
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.base import require
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticPlan
 from privest.estimators.linear_model.logistic_spec import LogisticSpec, Loss, Solver, Standardisation
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 _validated = cast("Callable[..., object]", validate_data)
 """scikit-learn's `validate_data`, which has no type annotations of its own."""

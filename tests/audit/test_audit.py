@@ -20,7 +20,7 @@ from audit.bounds import ATTACKS, epsilon_proven, mu_proven, rates
 from audit.canaries import chance
 from audit.canaries import epsilon_proven as epsilon_by_coins
 from privest import estimators
-from privest.privacy.calibration import epsilon_for
+from privest.privacy.accounting import epsilon_for
 from testing import ROOT
 from testing.leading_eigenvector import LeadingEigenvector
 from testing.neighbours import CASES

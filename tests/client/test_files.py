@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from privest.tables.columns import Column
+from privest.data.tables import Column
 from privest_client import Client, DatasetInvalid, SchemaMismatch, table
 from privest_client.cells import number_of_text
 from privest_client.cells import read as read_cells

@@ -15,7 +15,7 @@ from privest.memo import fresh_memo, memoized
 
 FOR_EVER = {
     "distances._laws": "constants",
-    "few_columns.library": "a compiled library",
+    "kernels.library": "a compiled library",
     "matrix_logarithm.library": "a compiled library",
     "options.declared": "annotations of classes",
     "records._pool": "threads, by their number",

@@ -20,9 +20,17 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from privest.estimators import federated_runs, federation
-from privest.estimators.bounds import bounds
-from privest.estimators.bounds.bounds import BoundsSpec
+from privest.data.metadata import (
+    DatasetMetadata,
+    LabelledMetadata,
+    PartialVectorsMetadata,
+    PointsMetadata,
+    VectorsMetadata,
+)
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column, dummy_rows
+from privest.estimators import federation
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
 from privest.estimators.linear_model import classifier_score, classifier_selection, logistic_regression
@@ -30,23 +38,14 @@ from privest.estimators.linear_model.candidate import Candidate
 from privest.estimators.linear_model.classifier_score import ScoreSpec
 from privest.estimators.linear_model.classifier_selection import SelectionSpec
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.range_finding import bounds
+from privest.estimators.range_finding.bounds import BoundsSpec
 from privest.estimators.subspace import matrix_completion, robust_pca
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.metadata import (
-    DatasetMetadata,
-    LabelledMetadata,
-    PartialVectorsMetadata,
-    PointsMetadata,
-    VectorsMetadata,
-)
 from privest.privacy import noise
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
-from privest.tables.recipe import dummy_rows
 
 PINNED = Path(__file__).with_name("pinned_estimates.json")
 
@@ -301,7 +300,7 @@ def _joint() -> dict[str, Any]:
         Gate(Records(shape.dummy(shape.n, np.random.default_rng(k))), plan.statistics, part.releases)
         for k, (shape, part) in enumerate(zip(shapes, plan.parts, strict=True))
     ]
-    answer = federated_runs.run(plan, frechet_mean.run, gates)
+    answer = federation.run(plan, frechet_mean.run, gates)
     return {
         "cost": [x.hex() for part in plan.parts for x in (part.cost.mu_squared, part.cost.slack)],
         "answer": [x.hex() for x in _numbers(answer)],

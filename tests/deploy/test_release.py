@@ -158,7 +158,7 @@ def test_the_wheel_holds_every_file_of_the_sources(release: Path) -> None:
         text=True,
         check=True,
     ).stdout.split()
-    compiled = {"privest/libfew_columns.so", "privest/manifolds/liblogarithms.so"}
+    compiled = {"privest/libkernels.so", "privest/manifolds/liblogarithms.so"}
     packages = re.compile(r"^(core|service)/|^(?=migrations/)")
     wanted = {packages.sub(lambda m: "" if m[1] else "privest_service/", name) for name in tracked}
     assert there - compiled == wanted

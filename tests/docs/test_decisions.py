@@ -13,7 +13,7 @@ from scipy.special import expit, ndtri
 
 from benchmarks.several_fits import SCORES, SMALL, least_exponential
 from privest.arrays import Array
-from privest.privacy.calibration import gaussian_delta, largest, mu_for
+from privest.privacy.accounting import gaussian_delta, largest, mu_for
 
 ROOT = Path(__file__).parents[2]
 DECISIONS = ROOT / "docs" / "decisions"

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privest.privacy.calibration import mu_for
+from privest.privacy.accounting import mu_for
 from privest_client import Client
 from testing import ROOT, generators
 from testing.pages import BIN, PAGES_OF_CALLS

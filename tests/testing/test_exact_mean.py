@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from privest import manifolds
+from privest.data.records import CHUNK, Records
 from privest.manifolds import Manifold
-from privest.records import CHUNK, Records
 from testing.exact_mean import exact_mean
 
 SPACES = [

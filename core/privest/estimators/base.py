@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import Annotated, Generic, TypeVar
 
+from privest.data.metadata import DatasetMetadata
 from privest.estimators.uncertainty import Answer, ExpectedError
-from privest.metadata import DatasetMetadata
 from privest.options import Doc, Options
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.accounting import Cost, PrivacyTarget, mu_for
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
 
 
 @dataclass(frozen=True)

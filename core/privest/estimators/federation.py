@@ -10,7 +10,7 @@ gets the course's releases with its own noise: each spends the same share of μ_
 course. So any estimator works over several owners unchanged. With δ = 0, ε takes the place of μ.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import fsum, inf, isfinite, sqrt
 from typing import Generic, TypeVar
@@ -18,12 +18,14 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from privest.arrays import Array
+from privest.data.metadata import DatasetMetadata
 from privest.estimators.base import BasePlan, Finding
 from privest.estimators.uncertainty import ExpectedError
-from privest.metadata import DatasetMetadata
+from privest.optim.joined import Exchange, Joined, Replayed
+from privest.optim.pooled import Pooled
+from privest.privacy.accounting import Cost, PrivacyTarget, epsilon_for, epsilon_within, mu_for
 from privest.privacy.budget import certified, gaussian_budgets, left_of
-from privest.privacy.calibration import epsilon_for, epsilon_within, mu_for
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import (
     AlternativeSum,
     NoisySum,
@@ -34,7 +36,7 @@ from privest.privacy.mechanisms import (
     subsampled_sum,
     unamplified,
 )
-from privest.privacy.statistic import AnyStatistic
+from privest.privacy.oracle import Oracle
 
 P = TypeVar("P", bound=BasePlan)
 S = TypeVar("S", bound=DatasetMetadata)
@@ -408,3 +410,60 @@ def _of_somebody_in_all(parts: Sequence[Part]) -> str:
         "each owner's guarantee is on its own records: somebody with a record in every one of these datasets "
         f"has them all together, epsilon {epsilon:.3g} at delta {min(delta, 1.0):.2g}"
     )
+
+
+R = TypeVar("R")
+
+
+def run(planned: Federated[P], run_one: Callable[[P, Oracle], R], gates: Sequence[Oracle]) -> R:
+    """The answer of an estimator's own `run_one` to the pooled answers of all gates, one gate per owner."""
+    return run_one(planned.course, Pooled(gates, planned.weights, _share(planned)))
+
+
+def run_joined(
+    planned: Federated[P],
+    run_one: Callable[[P, Oracle], R],
+    gate: Oracle,
+    place: int,
+    exchange: Exchange,
+    seed: int,
+) -> R:
+    """The answer of `run` where one owner's gate is: the other gates are behind an exchange of answers.
+
+    Args:
+        planned: the plan, the same in all places.
+        run_one: the estimator's own.
+        gate: of this owner, with the releases of its part.
+        place: of this owner among the parts.
+        exchange: with the others.
+        seed: of choices that all places make alike, such as a random iterate. It is public.
+
+    Raises:
+        ValueError: what the exchange gave is no answer.
+    """
+    choices = np.random.default_rng(seed)
+    return run_one(planned.course, Joined(gate, place, _share(planned), exchange, choices))
+
+
+def replay(
+    planned: Federated[P],
+    run_one: Callable[[P, Oracle], R],
+    answers: Iterable[tuple[str, Array]],
+    seed: int,
+) -> R:
+    """The answer of `run_joined` once more, from the pooled answers of a run with their names, in order.
+
+    Raises:
+        ValueError: they are not all that such a run exchanges, or more.
+    """
+    left = iter(answers)
+    answer = run_one(planned.course, Replayed(left, _share(planned), np.random.default_rng(seed)))
+    if next(left, None) is not None:
+        raise ValueError("the record is not of this run: it has more answers")
+    return answer
+
+
+def _share(planned: Federated[P]) -> float:
+    """Share of all records whose unweighted mean has the sampling error of the weighted one."""
+    counts, weights = np.array([part.n for part in planned.parts]), np.array(planned.weights)
+    return min(1.0, float(1 / np.sum(weights**2 / counts) / counts.sum()))

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, Self
 
+from privest.data.tables import Recipe
 from privest.options import Doc
-from privest.tables.recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,10 @@ from inspect import get_annotations, signature
 
 from privest.manifolds.base import Embedded, Manifold, public
 from privest.manifolds.euclidean import Euclidean
-from privest.manifolds.grassmann import Grassmann
-from privest.manifolds.lorentz import Lorentz
-from privest.manifolds.oblique import Oblique
-from privest.manifolds.poincare_ball import PoincareBall
+from privest.manifolds.hyperbolic import Lorentz, PoincareBall
 from privest.manifolds.spd import SPD
 from privest.manifolds.sphere import Sphere
-from privest.manifolds.stiefel import Stiefel
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann, Oblique, Stiefel
 from privest.options import Option, declared
 
 __all__ = ["MANIFOLDS", "Embedded", "Manifold", "compact", "declaration", "get", "parameters", "public"]

@@ -7,8 +7,8 @@ import numpy as np
 
 from privest.optim.loops import AskedLoops, Epochs, LoopProblem, best_loops, predicted
 from privest.privacy.budget import PrivacyBudget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum, Release, Scheme, SubsampledSum
-from privest.privacy.statistic import AnyStatistic
 
 
 @dataclass(frozen=True)

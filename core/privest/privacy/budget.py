@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from math import ceil, fsum, inf, nextafter, sqrt
 from typing import TypedDict
 
-from privest.privacy.calibration import epsilon_within, gaussian_delta, mu_for
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.data.records import CHUNK
+from privest.privacy.accounting import Cost, PrivacyTarget, epsilon_within, gaussian_delta, mu_for
+from privest.privacy.clipped_sums import AnyStatistic, l1_diameter
 from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.mechanisms import (
     Noise,
@@ -20,8 +21,6 @@ from privest.privacy.mechanisms import (
     parted,
     subsampled_sum,
 )
-from privest.privacy.statistic import AnyStatistic, l1_diameter
-from privest.records import CHUNK
 
 LEAST_RATE = 1e-12
 """Least accepted probability of a record to be in a batch. With less, batches would always be empty."""

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.privacy.clipping import any_floats, within
-from privest.privacy.grid import Grid
-from privest.privacy.matrix_mechanism import PrefixSums
+from privest.data.records import Records, blocks
+from privest.privacy.clipped_sums import AnyStatistic, Grid, Statistic, any_floats, within
+from privest.privacy.matrix_mechanism import PrefixSums, left_row
 from privest.privacy.mechanisms import (
     AlternativeSum,
     NoisySum,
@@ -22,11 +22,45 @@ from privest.privacy.mechanisms import (
     is_for,
     parted,
 )
-from privest.privacy.noise import NoiseSource, SystemNoise
+from privest.privacy.noise import NoiseSource, Normals, SystemNoise, gaussian_cells
 from privest.privacy.oracle import Oracle, StreamOracle
-from privest.privacy.statistic import AnyStatistic, Statistic
-from privest.privacy.streams import Prefixes
-from privest.records import Records, blocks
+
+
+class Prefixes:
+    """The state of a `PrefixSums` stream, which releases noisy prefixes."""
+
+    def __init__(self, release: PrefixSums, noise: NoiseSource) -> None:
+        self.release, self._noise = release, noise
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a new segment: reset the sum to zero and discard the noise."""
+        self._total = np.zeros(self.release.size, dtype=np.int64)
+        self._drawn: list[Normals] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether the segment already has all its leaves."""
+        return len(self._drawn) == self.release.leaves
+
+    @property
+    def empty(self) -> bool:
+        """Whether the segment has no leaf yet, so that nothing can be read."""
+        return not self._drawn
+
+    def add(self, leaf: NDArray[np.int64]) -> None:
+        """Add a (size,) leaf, in multiples of the grid's spacing, and draw one vector of noise for it."""
+        self._drawn.append(self._noise.normals(self.release.scale, self.release.size))
+        self._total = self._total + leaf
+
+    def read(self) -> Array:
+        """The noisy sum of all leaves of the segment, (size,). It is the same until a leaf is added."""
+        grid = Grid(self.release.spacing)
+        row = left_row(self.release.factorisation, len(self._drawn))
+        parts = [(weight, z) for weight, z in zip(row.tolist(), self._drawn, strict=True) if weight]
+        weights, variates = zip(*parts, strict=True)
+        return grid.values(self._total + gaussian_cells(weights, variates, grid.spacing))
+
 
 Query = TypeVar("Query")
 

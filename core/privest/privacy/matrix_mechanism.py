@@ -23,8 +23,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from privest.arrays import Array
-from privest.privacy import grid
-from privest.privacy.cost import Cost, repeated
+from privest.privacy import clipped_sums
+from privest.privacy.accounting import Cost, repeated
 
 Factorisation = Literal["tree", "square-root"]
 """The factorisation A = LR. With `tree`, every dyadic interval of leaves has one noise vector, and a prefix
@@ -129,7 +129,7 @@ class PrefixSums:
     @property
     def sensitivity(self) -> float:
         """Bound s on the Euclidean distance by which one replaced record moves its leaf on the grid."""
-        return grid.sensitivity(2 * self.clip, self.clip, self.size, self.spacing)
+        return clipped_sums.sensitivity(2 * self.clip, self.clip, self.size, self.spacing)
 
     @property
     def cost(self) -> Cost:
@@ -159,11 +159,11 @@ def prefix_sums(
     norm = sqrt(column(factorisation, leaves))
 
     def release(spacing: float) -> PrefixSums:
-        scale = grid.sensitivity(2 * clip, clip, size, spacing) * norm / mu * (1 + 1e-12)
-        grid.check_range(clip, scale)
+        scale = clipped_sums.sensitivity(2 * clip, clip, size, spacing) * norm / mu * (1 + 1e-12)
+        clipped_sums.check_range(clip, scale)
         return PrefixSums(statistic, n, size, clip, scale, spacing, factorisation, leaves)
 
-    return grid.fitted(release, _largest_noise)
+    return clipped_sums.fitted(release, _largest_noise)
 
 
 def _largest_noise(stream: PrefixSums) -> float:

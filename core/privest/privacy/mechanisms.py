@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from math import asinh, exp, expm1, inf, log, log1p, nextafter, sinh, sqrt
 from typing import Any, Literal
 
-from privest.privacy import grid
-from privest.privacy.calibration import mu_of_pure
-from privest.privacy.cost import Cost, repeated
-from privest.privacy.laplace_cost import mu_of_laplace
+from privest.privacy import clipped_sums
+from privest.privacy.accounting import Cost, mu_of_pure, repeated
+from privest.privacy.clipped_sums import AnyStatistic, l1_diameter
+from privest.privacy.laplace_accounting import (
+    MOST_FAR,
+    MOST_SIZE,
+    InSpace,
+    OnALine,
+    cost_of_pure,
+    mu_of_laplace,
+)
 from privest.privacy.matrix_mechanism import PrefixSums
-from privest.privacy.pure_cost import MOST_FAR, MOST_SIZE, InSpace, OnALine, cost_of_pure
-from privest.privacy.statistic import AnyStatistic, l1_diameter
 
 Noise = Literal["gaussian", "laplace", "independent-laplace"]
 """`NoisySum` has their densities."""
@@ -242,7 +247,7 @@ class SubsampledSum(_Sum):
 
         A replaced one moves it by `apart`·C at most, as rounding adds no more to that than to C.
         """
-        return grid.batch_sensitivity(self.clip, self.size, self.spacing, self.n)
+        return clipped_sums.batch_sensitivity(self.clip, self.size, self.spacing, self.n)
 
     @property
     def epsilon(self) -> float:
@@ -323,7 +328,7 @@ def _largest_noise(release: NoisySum | SubsampledSum) -> float:
 
 
 def _sensitivity(noise: Noise) -> Callable[[float, float, int, float], float]:
-    return grid.l1_sensitivity if noise == "independent-laplace" else grid.sensitivity
+    return clipped_sums.l1_sensitivity if noise == "independent-laplace" else clipped_sums.sensitivity
 
 
 def subsampled_sum(
@@ -338,12 +343,12 @@ def subsampled_sum(
     """
 
     def release(spacing: float) -> SubsampledSum:
-        scale = run.noise * grid.batch_sensitivity(clip, size, spacing, n) * (1 + 1e-12)
-        grid.check_range(clip, scale)
+        scale = run.noise * clipped_sums.batch_sensitivity(clip, size, spacing, n) * (1 + 1e-12)
+        clipped_sums.check_range(clip, scale)
         batches = (run.scheme, run.rate, run.steps)
         return SubsampledSum(statistic, n, size, clip, scale, spacing, *batches, law, run.apart)
 
-    return grid.fitted(release, _largest_noise)
+    return clipped_sums.fitted(release, _largest_noise)
 
 
 def noisy_sum(
@@ -369,10 +374,10 @@ def noisy_sum(
     def release(spacing: float) -> NoisySum:
         moved = _sensitivity(noise)(widest, clip, size, spacing)
         scale = moved / loss * (1 + 1e-12) if loss > 0.0 else inf
-        grid.check_range(clip, scale)
+        clipped_sums.check_range(clip, scale)
         return NoisySum(noise, n, size, clip, widest, scale, spacing, statistic, count)
 
-    return grid.fitted(release, _largest_noise)
+    return clipped_sums.fitted(release, _largest_noise)
 
 
 def apart(statistic: AnyStatistic, clip: float) -> float:

@@ -19,8 +19,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 from privest.arrays import Array
 from privest.memo import memoized
-from privest.privacy.calibration import largest
-from privest.privacy.cost import Cost
+from privest.privacy.accounting import Cost, largest
 from privest.privacy.mechanisms import Scheme, SubsampledRun, SubsampledSum
 
 _FLOAT: Any = np.longdouble

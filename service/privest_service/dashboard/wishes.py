@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, BeforeValidator, Field
 from starlette.datastructures import QueryParams
 
+from privest.data.metadata import PartialVectorsMetadata
+from privest.data.table_metadata import TableMetadata
 from privest.estimators.federation import Federated, Part, Plan
-from privest.metadata import PartialVectorsMetadata
 from privest.options import Option, declared
-from privest.tables.metadata import TableMetadata
 from privest_service.dashboard.entries import Choice, or_none
 from privest_service.dashboard.forms import from_json
 from privest_service.dashboard.session_auth import Visitor

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from privest.metadata import DatasetMetadata
-from privest.records import MOST_PLACES
-from privest.transforms import Transform
+from privest.data.metadata import DatasetMetadata
+from privest.data.records import MOST_PLACES
+from privest.data.transforms import Transform
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout, string_form
 from privest_service.inputs import ColumnName, Input

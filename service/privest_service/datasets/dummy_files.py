@@ -4,7 +4,7 @@ import io
 import re
 from typing import Any, Literal, get_args
 
-from privest.tables.metadata import TableMetadata
+from privest.data.table_metadata import TableMetadata
 from privest_service.datasets.service import dummy_rows
 
 DummyMedia = Literal["text/csv", "application/vnd.apache.arrow.file", "application/vnd.apache.arrow.stream"]

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.orm import Session
 from starlette.datastructures import UploadFile
 
-from privest.tables.metadata import TableMetadata
+from privest.data.table_metadata import TableMetadata
 from privest_service.connections import service as connections
 from privest_service.connections.schemas import NewConnection
 from privest_service.database import Database

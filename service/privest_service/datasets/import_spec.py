@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from privest.metadata import DatasetMetadata
-from privest.transforms import Transform
+from privest.data.metadata import DatasetMetadata
+from privest.data.transforms import Transform
 from privest_service.datasets.readers import Layout
 
 

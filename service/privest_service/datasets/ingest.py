@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.tables.metadata import TableMetadata
+from privest.data.table_metadata import TableMetadata
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Block, Texts, read
 from privest_service.datasets.readers.marks import Tally

@@ -15,15 +15,15 @@ from pydantic import (
     model_validator,
 )
 
-from privest.estimators.registry import ESTIMATORS
-from privest.manifolds.spd import SPD
-from privest.metadata import (
+from privest.data.metadata import (
     LabelledMetadata,
     PartialVectorsMetadata,
     PointsMetadata,
     VectorsMetadata,
 )
-from privest.transforms import CovarianceDescriptors, Indicators, WindowCovariances
+from privest.data.transforms import CovarianceDescriptors, Indicators, WindowCovariances
+from privest.estimators.registry import ESTIMATORS
+from privest.manifolds.spd import SPD
 from privest_service.datasets.declared import Category, Label, Unit, import_spec, unit_column
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout

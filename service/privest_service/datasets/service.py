@@ -9,8 +9,8 @@ import numpy as np
 from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from privest.metadata import DatasetMetadata
-from privest.tables.metadata import TableMetadata
+from privest.data.metadata import DatasetMetadata
+from privest.data.table_metadata import TableMetadata
 from privest_service import acts
 from privest_service.database import now
 from privest_service.database.tables import behind, cursor_at

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from privest.resolution import LARGEST
-from privest.tables.columns import MISSING, Column, ColumnType, Missing, day_of
-from privest.tables.metadata import MOST_FEATURES, TableMetadata
+from privest.data.float_limits import LARGEST
+from privest.data.table_metadata import MOST_FEATURES, TableMetadata
+from privest.data.tables import MISSING, Column, ColumnType, Missing, day_of
 from privest_service.datasets.declared import Category, Label, Unit, import_spec, unit_column
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout

@@ -25,7 +25,7 @@ import numpy as np
 
 from privest import manifolds
 from privest.arrays import Array
-from privest.transforms import CovarianceDescriptors
+from privest.data.transforms import CovarianceDescriptors
 
 SIDE = 8
 LARGEST_INTENSITY = 16.0

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypeAliasType
 
+from privest.data.metadata import DatasetMetadata, LabelledMetadata
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
 from privest.estimators.base import Finding
 from privest.estimators.federation import Plan
 from privest.estimators.registry import ESTIMATORS
 from privest.estimators.uncertainty import Uncertainty
-from privest.metadata import DatasetMetadata, LabelledMetadata
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from privest_service.declarations import about, content, model, options, shown, view
 from privest_service.estimates.plans import AnyEstimator, Subjects, plan_for, stored_plans
 from privest_service.estimates.schemas import (

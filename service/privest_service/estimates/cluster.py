@@ -15,8 +15,8 @@ import numpy as np
 from distributed import get_client, secede
 from numpy.typing import NDArray
 
-from privest.metadata import DatasetMetadata
-from privest.records import OfChunk, OfPieces, Records
+from privest.data.metadata import DatasetMetadata
+from privest.data.records import OfChunk, OfPieces, Records
 from privest_service.workers.memory import keep_freed
 
 _PARTITION_BYTES = 2**26

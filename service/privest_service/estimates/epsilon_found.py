@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from math import inf
 
+from privest.data.column_estimates import ColumnError
+from privest.estimators.epsilon_search import MOST, least_epsilon
 from privest.estimators.federation import Federated, Plan
-from privest.estimators.least_epsilon import MOST, least_epsilon
-from privest.tables.answers import ColumnError
 from privest_service.database import Database
 from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.questions import ResolvedQuery

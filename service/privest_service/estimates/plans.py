@@ -10,15 +10,15 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from privest.arrays import Array
-from privest.estimators import federated_runs, federation
+from privest.data.metadata import DatasetMetadata
+from privest.estimators import federation
 from privest.estimators.base import BasePlan, Estimator
 from privest.estimators.federation import Federated, Part, Plan
 from privest.estimators.linear_model.classifier_selection import SelectionPlan
 from privest.estimators.registry import ESTIMATORS
 from privest.memo import fresh_memo
-from privest.metadata import DatasetMetadata
 from privest.optim.joined import Exchange
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.mechanisms import is_for
 from privest.privacy.oracle import Oracle
 
@@ -109,7 +109,7 @@ def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) 
 def run_plan(estimator: AnyEstimator, plan: Plan, gates: Sequence[Oracle]) -> dict[str, Any]:
     """The answer of a plan, as JSON has it, from gates, one for each of its datasets."""
     if isinstance(plan, Federated):
-        answer = federated_runs.run(cast("Federated[BasePlan]", plan), estimator.run, gates)
+        answer = federation.run(cast("Federated[BasePlan]", plan), estimator.run, gates)
     else:
         answer = estimator.run(plan, *gates)
     return _told(plan, answer)
@@ -124,8 +124,8 @@ def join_plan(
     exchange: Exchange,
     seed: int,
 ) -> dict[str, Any]:
-    """The answer of `run_plan` where the gate of one place is; see `federated_runs.run_joined`."""
-    return _told(plan, federated_runs.run_joined(plan, estimator.run, gate, place, exchange, seed))
+    """The answer of `run_plan` where the gate of one place is; see `federation.run_joined`."""
+    return _told(plan, federation.run_joined(plan, estimator.run, gate, place, exchange, seed))
 
 
 @fresh_memo()
@@ -133,7 +133,7 @@ def replay_plan(
     estimator: AnyEstimator, plan: Federated[BasePlan], answers: Iterable[tuple[str, Array]], seed: int
 ) -> dict[str, Any]:
     """The answer of `join_plan` once more, of the pooled answers that were exchanged."""
-    return _told(plan, federated_runs.replay(plan, estimator.run, answers, seed))
+    return _told(plan, federation.replay(plan, estimator.run, answers, seed))
 
 
 def _told(plan: Plan, answer: Any) -> dict[str, Any]:

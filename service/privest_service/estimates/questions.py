@@ -11,9 +11,9 @@ import rfc8785
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
+from privest.data.metadata import DatasetMetadata
 from privest.estimators.federation import Federated, Plan
-from privest.metadata import DatasetMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.estimates.catalogue import Kind
 from privest_service.jobs.models import Job, JointRun
 from privest_service.problems import Invalid

@@ -9,7 +9,7 @@ from operator import add
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Federated, Plan
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.service import grant_subject
 from privest_service.datasets.terms import is_within, limits_of_grant

@@ -13,10 +13,10 @@ from cachetools import FIFOCache
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from privest.data.metadata import DatasetMetadata
 from privest.estimators.federation import Federated, Plan
 from privest.memo import memoized
-from privest.metadata import DatasetMetadata
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.accounting import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.database import Database
 from privest_service.datasets import registration

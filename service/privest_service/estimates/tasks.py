@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from privest.data.metadata import DatasetMetadata
+from privest.data.records import Records
 from privest.estimators.registry import ESTIMATORS
-from privest.metadata import DatasetMetadata
 from privest.privacy.budget import cost_of_runs
 from privest.privacy.mechanisms import Release
-from privest.records import Records
 from privest_service.estimates.plans import Subjects, plan_for, run_plan, stored_plans
 
 OpenRows = Callable[[str, DatasetMetadata], Records]
@@ -38,7 +38,7 @@ def opinion_job(releases: tuple[Release, ...], delta: float) -> str:
     Returns:
         an `Opinion` as JSON.
     """
-    from privest.privacy.second_opinion import second_opinion  # noqa: PLC0415 - for workers alone
+    from privest.privacy.cross_check import second_opinion  # noqa: PLC0415 - for workers alone
 
     return json.dumps(asdict(second_opinion(releases, delta)))
 

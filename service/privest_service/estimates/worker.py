@@ -9,12 +9,12 @@ from math import ceil, floor, log2, prod
 import numpy as np
 
 from privest.arrays import Array
+from privest.data.metadata import DatasetMetadata
+from privest.data.records import CHUNK, Records, Repeated
 from privest.estimators.base import BasePlan
 from privest.estimators.federation import Federated, Plan
 from privest.estimators.registry import ESTIMATORS
-from privest.metadata import DatasetMetadata
 from privest.privacy.gate import Gate
-from privest.records import CHUNK, Records, Repeated
 from privest_service.estimates.plans import stored_plans
 from privest_service.estimates.tasks import OpenRows
 

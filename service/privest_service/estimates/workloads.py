@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from privest.estimators.federation import Federated, Part, Plan
-from privest.privacy.calibration import epsilon_for
-from privest.privacy.cost import Cost
+from privest.privacy.accounting import Cost, epsilon_for
 from privest_service.database import Database
 from privest_service.declarations import model
 from privest_service.estimates.catalogue import KINDS, Job

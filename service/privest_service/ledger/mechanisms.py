@@ -8,8 +8,8 @@ from importlib.metadata import version
 import rfc8785
 from pydantic import TypeAdapter
 
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import cost_of_all
-from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest_service.ledger.models import Mechanism
 from privest_service.ledger.units import Charge

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from privest.privacy.calibration import epsilon_for
+from privest.privacy.accounting import epsilon_for
 from privest_service.ledger import windows
 from privest_service.ledger.charges import spent_lately
 from privest_service.ledger.entries import AMOUNTS

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from privest.privacy.calibration import epsilon_for
+from privest.privacy.accounting import epsilon_for
 from privest_service import acts
 from privest_service.database import Database, now
 from privest_service.ledger import entries, service, windows

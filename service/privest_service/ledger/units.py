@@ -9,8 +9,7 @@ from fractions import Fraction
 from math import ceil, floor, inf, nextafter, sqrt
 from typing import Literal
 
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.accounting import Cost, PrivacyTarget, mu_for
 
 Composition = Literal["gdp", "basic"]
 

@@ -10,10 +10,8 @@ from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from privest.memo import memoized
-from privest.privacy.best_guess import best_guess
+from privest.privacy.accounting import Cost, PrivacyTarget, best_guess, epsilon_for, epsilon_within
 from privest.privacy.budget import least_slack
-from privest.privacy.calibration import epsilon_for, epsilon_within
-from privest.privacy.cost import Cost, PrivacyTarget
 from privest_service.jobs.models import Job
 from privest_service.ledger.entries import AMOUNTS
 from privest_service.ledger.models import Account, Entry

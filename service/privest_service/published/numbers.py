@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from privest.metadata import DatasetMetadata
+from privest.data.metadata import DatasetMetadata
 from privest_service.estimates.intervals import NORMAL_95, POPULATION, scores, standard_errors, towards
 
 _DAYS = "days since 1970-01-01"

@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decima
 from math import ceil, floor, log10
 from typing import Any
 
-from privest.tables.columns import Column
+from privest.data.tables import Column
 
 _ROUNDING = 1e-9
 """Most by which a sum of shares may be off in float, in tenths of a percent."""

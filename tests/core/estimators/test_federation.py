@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from privest.estimators import federated_runs, federation
+from privest.data.metadata import LabelledMetadata, PartialVectorsMetadata, PointsMetadata, VectorsMetadata
+from privest.data.records import Records
+from privest.estimators import federation
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.linear_model import classifier_score, logistic_regression
@@ -19,14 +21,11 @@ from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.subspace import matrix_completion, robust_pca
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.metadata import LabelledMetadata, PartialVectorsMetadata, PointsMetadata, VectorsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import NoisySum, SubsampledSum
 from privest.privacy.oracle import Oracle
 from privest.privacy.subsampling import SubsampledRun, certify
-from privest.records import Records
 from testing.accounting import exact_delta
 from testing.noise import RecordedNoise, ScriptedNoise
 
@@ -121,7 +120,7 @@ def test_each_owner_spends_no_more_than_it_allows_by_the_noise_that_its_gate_dre
     plan = planned(case, targets)
     spies = [RecordedNoise() for _ in COUNTS]
     gates = gates_over(plan, rows_for(plan), spies)
-    federated_runs.run(plan, module.run, gates)
+    federation.run(plan, module.run, gates)
     if module is classifier_score:  # it has Laplace noise, and no δ, where budgets add up
         targets = [*map(pure, targets)]
     for part, gate, spy, target in zip(plan.parts, gates, spies, targets, strict=True):
@@ -151,7 +150,7 @@ def test_batches_of_each_owner_have_a_certificate_of_their_own(case):
     module = case[0]
     plan = planned(case)
     spies = [RecordedNoise() for _ in COUNTS]
-    federated_runs.run(plan, module.run, gates_over(plan, rows_for(plan), spies))
+    federation.run(plan, module.run, gates_over(plan, rows_for(plan), spies))
     for part, spy, target in zip(plan.parts, spies, TARGETS, strict=True):
         batches = [r for r in part.releases if isinstance(r, SubsampledSum)]
         full = sum(r.cost.mu_squared for r in part.releases if isinstance(r, NoisySum))
@@ -288,9 +287,9 @@ def test_of_an_owner_nothing_counts_but_what_its_gate_released(case, targets):
     plan = planned(case, targets)
     rows = rows_for(plan)
     gates = [Recorded(gate) for gate in gates_over(plan, rows)]
-    told = federated_runs.run(plan, module.run, gates)
+    told = federation.run(plan, module.run, gates)
     heard = [Recorded(answers=gate.answers) for gate in gates]
-    again = federated_runs.run(plan, module.run, heard)
+    again = federation.run(plan, module.run, heard)
     assert repr(told) == repr(again)
     assert [gate.asked for gate in heard] == [sum(r.count for r in part.releases) for part in plan.parts]
 
@@ -306,7 +305,7 @@ def test_what_is_asked_of_whom_does_not_depend_on_rows(case):
             rows[1] = rows[1].copy()
             rows[1][0] = worst
         gates = [Recorded(gate) for gate in gates_over(plan, rows)]
-        answer = federated_runs.run(plan, module.run, gates)
+        answer = federation.run(plan, module.run, gates)
         assert "nan" not in repr(answer)
         counts.add(tuple(gate.asked for gate in gates))
     assert len(counts) == 1
@@ -361,7 +360,7 @@ def test_sampling_errors_are_those_of_weighted_records(metric):
 
     noises = [ScriptedNoise(), ScriptedNoise()]
     found = [
-        federated_runs.run(plan, classifier_score.run, gates_over(plan, [rows(), rows()], noises))
+        federation.run(plan, classifier_score.run, gates_over(plan, [rows(), rows()], noises))
         for _ in range(300)
     ]
     told = np.mean([score.sampling_error for score in found])
@@ -400,7 +399,7 @@ def test_answers_are_weighed_as_planned():
     targets = [PrivacyTarget(1e4, 1e-6), PrivacyTarget(1e6, 1e-6)]
     plan = planned((frechet_mean, FrechetMeanSpec(diagnostics=False), plane), targets, [100, 300])
     rows = [np.tile([1.0, 0.0], (100, 1)), np.tile([0.0, 1.0], (300, 1))]
-    found = federated_runs.run(plan, frechet_mean.run, gates_over(plan, rows))
+    found = federation.run(plan, frechet_mean.run, gates_over(plan, rows))
     np.testing.assert_allclose(found, plan.weights, atol=0.01)
     assert abs(plan.weights[0] - 0.25) < 0.05
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from privest.arrays import transposed
-from privest.manifolds.lorentz import Lorentz
-from privest.manifolds.poincare_ball import PoincareBall
+from privest.manifolds.hyperbolic import Lorentz, PoincareBall
 from privest.manifolds.spd import AffineInvariantSPD, BuresWassersteinSPD, LogEuclideanSPD
 from privest.manifolds.sphere import Sphere
 from testing import manifold_laws as laws

@@ -15,10 +15,9 @@ from privest import manifolds
 from privest.arrays import lengths
 from privest.manifolds import Manifold
 from privest.manifolds.euclidean import Euclidean
-from privest.manifolds.grassmann import Grassmann
-from privest.manifolds.oblique import Oblique
 from privest.manifolds.spd import AffineInvariantSPD
 from privest.manifolds.sphere import Sphere
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann, Oblique
 from testing.manifold_cases import (
     BALL,
     FRAMES,

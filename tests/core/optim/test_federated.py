@@ -9,11 +9,11 @@ import scipy.optimize
 
 from benchmarks import federated as benchmark
 from privest import manifolds
+from privest.data.records import Records
 from privest.estimators.subspace.losses import Absolute, Squared, SubspaceDistance, SubspaceQuery
 from privest.optim.federated import Rounds, damping, owners_descent, takes_part
 from privest.optim.pooled import Pooled
 from privest.privacy.oracle import Oracle
-from privest.records import Records
 from testing import completion
 from testing.exact_mean import exact_mean
 from testing.federated import Federation, everyone, federated_descent, iterates, nearby_frame

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from privest import manifolds
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.frechet_mean.schedule import hessian_bounds, schedule
-from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.optim.gradient_descent import gradient_descent
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 SPACES = [
     manifolds.get("euclidean", dim=4),

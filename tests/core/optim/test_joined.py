@@ -9,7 +9,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from privest.estimators import federated_runs
+from privest.estimators import federation
 from privest.optim.joined import Joined
 from privest.optim.pooled import weighted
 from testing.noise import ScaledNoise
@@ -54,7 +54,7 @@ def joined(plan, run_one):
     meeting = Meeting(plan.weights)
 
     def at(place, gate):
-        return federated_runs.run_joined(plan, run_one, gate, place, meeting.of(place), SEED)
+        return federation.run_joined(plan, run_one, gate, place, meeting.of(place), SEED)
 
     with ThreadPoolExecutor(len(plan.parts)) as places:
         return list(places.map(at, *zip(*enumerate(gates(plan)), strict=True))), meeting.record
@@ -73,9 +73,9 @@ def test_every_place_and_the_record_of_answers_come_to_what_one_place_would(case
     run_one = case[0].run
     found, record = joined(plan, run_one)
     answers = {bits(answer) for answer in found}
-    assert answers == {bits(federated_runs.replay(plan, run_one, record, SEED))}
+    assert answers == {bits(federation.replay(plan, run_one, record, SEED))}
     if getattr(case[1], "solver", None) != "rsvrg":  # whose random iterate is drawn elsewhere
-        assert answers == {bits(federated_runs.run(plan, run_one, gates(plan)))}
+        assert answers == {bits(federation.run(plan, run_one, gates(plan)))}
 
 
 def test_local_steps_are_exchanged_once_a_round():
@@ -103,7 +103,7 @@ def test_what_is_no_pooled_answer_ends_a_run(given, why):
     plan = cases.planned(case)
     own = gates(plan)[0]
     with pytest.raises(ValueError, match=why):
-        federated_runs.run_joined(plan, case[0].run, own, 0, lambda _, answer: given(answer), SEED)
+        federation.run_joined(plan, case[0].run, own, 0, lambda _, answer: given(answer), SEED)
 
 
 @pytest.mark.few(19)
@@ -119,7 +119,7 @@ def test_lies_of_a_hub_end_in_an_answer_or_in_no_answer(case, size):
 
     with warnings.catch_warnings(), suppress(ValueError, ArithmeticError, np.linalg.LinAlgError):
         warnings.simplefilter("ignore", RuntimeWarning)
-        federated_runs.run_joined(plan, case[0].run, own, 0, lie, SEED)
+        federation.run_joined(plan, case[0].run, own, 0, lie, SEED)
 
 
 def test_a_record_of_another_run_is_refused():
@@ -132,7 +132,7 @@ def test_a_record_of_another_run_is_refused():
         ([*record, record[-1]], "more answers"),
     ):
         with pytest.raises(ValueError, match=why):
-            federated_runs.replay(plan, case[0].run, other, SEED)
+            federation.replay(plan, case[0].run, other, SEED)
 
 
 def test_all_places_choose_alike_and_no_choice_comes_of_a_gate():

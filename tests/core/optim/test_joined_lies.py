@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from privest.arrays import lengths
-from privest.estimators import federated_runs
+from privest.estimators import federation
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.linear_model.losses.logistic import Classifier
 from privest.estimators.subspace.robust_pca import RobustPCASpec
 from privest.optim import joined
-from privest.privacy import grid
+from privest.privacy import clipped_sums
 from privest.privacy.mechanisms import NoisySum
 from testing.hostile_rows import EXTREMES, each_alone
 from tests.core.estimators import test_federation as cases
@@ -49,7 +49,7 @@ class WatchedGate:
         alone = each_alone(summed, point, self._rows, release.clip)
         assert np.isfinite(alone).all()
         apart = release.diameter if isinstance(release, NoisySum) else release.apart * release.clip
-        allowed = grid.sensitivity(apart, release.clip, release.size, 0.0)
+        allowed = clipped_sums.sensitivity(apart, release.clip, release.size, 0.0)
         assert lengths(alone).max() <= release.clip * (1 + 1e-9)
         assert lengths(alone[:, None] - alone[None]).max() <= allowed
         self.asked += 1
@@ -71,7 +71,7 @@ def led_astray(case, targets, seed, sizes=SIZES):
         return next(sizes) * lie
 
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):  # a lie may end a run
-        federated_runs.run_joined(plan, case[0].run, gate, 0, exchange, 0)
+        federation.run_joined(plan, case[0].run, gate, 0, exchange, 0)
     return gate.asked
 
 

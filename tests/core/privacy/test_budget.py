@@ -4,11 +4,10 @@ from fractions import Fraction
 
 import pytest
 
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.budget import cost_of_all, part_of
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.cross_check import second_opinion
 from privest.privacy.mechanisms import AlternativeSum, noisy_sum
-from privest.privacy.second_opinion import second_opinion
 
 GAUSSIAN, PURE = PrivacyTarget(1.0, 1e-6), PrivacyTarget(1.0, 0.0)
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from privest import manifolds
+from privest.data.records import CHUNK, Records
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
+from privest.privacy.clipped_sums import batch_sensitivity
+from privest.privacy.clipped_sums import sensitivity as grid_sensitivity
 from privest.privacy.gate import ChunkSum, Gate, GateExhaustedError
-from privest.privacy.grid import batch_sensitivity
-from privest.privacy.grid import sensitivity as grid_sensitivity
 from privest.privacy.matrix_mechanism import prefix_sums
 from privest.privacy.mechanisms import (
     AlternativeSum,
@@ -21,7 +22,6 @@ from privest.privacy.mechanisms import (
     noisy_sum,
     subsampled_sum,
 )
-from privest.records import CHUNK, Records
 from testing.noise import ScaledNoise, ScriptedNoise
 
 SPACE = manifolds.get("euclidean", dim=3)

@@ -9,13 +9,13 @@ import pytest
 from flint import arb
 from scipy import stats
 
-from privest.estimators.column_ranges import ColumnCounts
 from privest.estimators.frechet_mean.column_means import ColumnSum
+from privest.estimators.range_finding.column_ranges import ColumnCounts
 from privest.privacy.budget import PrivacyBudget
-from privest.privacy.exact_noise import Uniforms, independent_laplace_cells
+from privest.privacy.clipped_sums import l1_diameter
+from privest.privacy.cross_check import second_opinion
 from privest.privacy.mechanisms import noisy_sum
-from privest.privacy.second_opinion import second_opinion
-from privest.privacy.statistic import l1_diameter
+from privest.privacy.noise import Uniforms, independent_laplace_cells
 from testing.accounting import pure_mu_squared
 from testing.neighbours import CASES
 from testing.noise import ScaledNoise

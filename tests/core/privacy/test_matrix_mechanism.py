@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from scipy.stats import chi2
 
+from privest.data.records import CHUNK, Records
 from privest.estimators.linear_model.losses.linear import ClippedGradient, ClippedHessian
 from privest.estimators.linear_model.spider_schedule import _LONGEST
+from privest.privacy.accounting import PrivacyTarget, epsilon_for, gaussian_delta
 from privest.privacy.budget import cost_of_all, cost_of_runs, describe_mechanism
-from privest.privacy.calibration import epsilon_for, gaussian_delta
-from privest.privacy.clipping import clipped_sum
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.clipped_sums import clipped_sum
 from privest.privacy.gate import Gate, GateExhaustedError
 from privest.privacy.matrix_mechanism import (
     _COVER,
@@ -32,7 +32,6 @@ from privest.privacy.matrix_mechanism import (
     variances,
 )
 from privest.privacy.mechanisms import Release, noisy_sum
-from privest.records import CHUNK, Records
 from testing.noise import RecordedNoise, ScaledNoise, ScriptedNoise
 
 RUN = settings(derandomize=True, max_examples=60)

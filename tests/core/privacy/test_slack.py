@@ -5,16 +5,15 @@ from math import sqrt
 
 import pytest
 
+from privest.data.metadata import LabelledMetadata, PointsMetadata
 from privest.estimators import federation
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.metadata import LabelledMetadata, PointsMetadata
 from privest.privacy import budget
+from privest.privacy.accounting import Cost, PrivacyTarget, gaussian_delta, mu_for
 from privest.privacy.budget import PrivacyBudget, gaussian_budgets, left_of
-from privest.privacy.calibration import gaussian_delta, mu_for
-from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import SubsampledSum
 from privest.privacy.subsampling import noise_for, runs_of
 from testing.sampled_runs import RUNS, true_epsilon

@@ -24,9 +24,8 @@ from scipy.special import ndtr, ndtri
 
 from benchmarks import figure2
 from privest.privacy import subsampling
+from privest.privacy.accounting import PrivacyTarget, gaussian_delta, mu_for
 from privest.privacy.budget import gaussian_budgets
-from privest.privacy.calibration import gaussian_delta, mu_for
-from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import subsampled_sum
 from privest.privacy.subsampling import SubsampledRun, certify, noise_for, noises_for, runs_of
 from testing.accounting import composed, fixed_curve
@@ -644,8 +643,8 @@ def test_planning_without_batches_imports_no_accountant():
     program = """
 import sys
 from privest.estimators.frechet_mean import frechet_mean
-from privest.privacy.cost import PrivacyTarget
-from privest.metadata import PointsMetadata
+from privest.privacy.accounting import PrivacyTarget
+from privest.data.metadata import PointsMetadata
 shape = PointsMetadata(1000, {"name": "sphere", "dim": 3})
 for delta in (0.0, 1e-6):
     assert frechet_mean.plan(frechet_mean.FrechetMeanSpec(), shape, PrivacyTarget(1.0, delta)).solver == "rgd"

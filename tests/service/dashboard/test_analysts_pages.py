@@ -6,7 +6,7 @@ from math import hypot
 import pytest
 from scipy.stats import norm
 
-from privest.privacy.calibration import mu_for
+from privest.privacy.accounting import mu_for
 from testing.scenes import Desk, analyst_called, answered, dataset_called, owner_called
 from testing.server import ADMIN_KEY, Caller, Server
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from privest.data.column_estimates import ColumnError
 from privest.estimators.uncertainty import ExpectedError
-from privest.tables.answers import ColumnError
 from privest_service.dashboard.as_planned import as_planned
 from testing.browser import Visitor
 from testing.scenes import owner_called

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.dashboard.pages.what_if import _curve
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.catalogue import KINDS

@@ -11,11 +11,11 @@ from pydantic import SecretStr
 
 from privest import manifolds
 from privest.arrays import Array
+from privest.data.records import CHUNK, Records
 from privest.estimators.frechet_mean.losses import SquaredDistance
-from privest.privacy import grid
+from privest.privacy import clipped_sums
 from privest.privacy.gate import ChunkSum
 from privest.privacy.noise import SystemNoise
-from privest.records import CHUNK, Records
 from privest_service.connections.schemas import NewDatabase
 from privest_service.connections.sources import fetch
 from privest_service.datasets import ingest as ingest_module
@@ -26,7 +26,7 @@ from testing.server import csv_of
 LINE = manifolds.get("euclidean", dim=1)
 CHUNKS = 20
 CLIP, SPACING = 1.0, 2.0**-10
-CERTIFIED = grid.sensitivity(2 * CLIP, CLIP, 1, SPACING)
+CERTIFIED = clipped_sums.sensitivity(2 * CLIP, CLIP, 1, SPACING)
 Order = Callable[[int], "np.ndarray"]
 World = Callable[[Path, bool, Order], Array]
 

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from privest.data.metadata import DatasetMetadata
 from privest.estimators.federation import Federated
-from privest.metadata import DatasetMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import views
 from privest_service.estimates.catalogue import KINDS, Kind, of_all

@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from privest import manifolds
-from privest.privacy.calibration import mu_for
+from privest.privacy.accounting import mu_for
 from privest_service.database import Database, now
 from privest_service.database.migrate import config
 from privest_service.database.tables import new_id

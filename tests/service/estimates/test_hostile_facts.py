@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
 from privest.estimators.registry import ESTIMATORS
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.plans import plan_for, run_plan, stored_plans
 from testing.hostile_rows import EXTREMES

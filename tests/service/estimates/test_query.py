@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from privest import manifolds
-from privest.privacy.calibration import gaussian_delta
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.accounting import Cost, PrivacyTarget, gaussian_delta
 from privest_service.estimates import endpoints
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.endpoints import watch_job

@@ -27,11 +27,11 @@ from pydantic import ValidationError
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
+from privest.data.metadata import VectorsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean.frechet_mean import Mean
 from privest.estimators.registry import ESTIMATORS
-from privest.metadata import VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
-from privest.records import Records
+from privest.privacy.accounting import PrivacyTarget
 from privest_service import settings
 from privest_service.database import Database
 from privest_service.datasets.schemas import SCHEMA

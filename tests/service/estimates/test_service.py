@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata, VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.data.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata, VectorsMetadata
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery
 from privest_service.estimates.service import Planner

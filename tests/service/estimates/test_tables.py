@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import select, text, update
 
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.manifolds.euclidean import Euclidean
-from privest.metadata import PointsMetadata
 from privest.privacy.gate import ChunkSum
-from privest.records import Records
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from privest_service.database import Database
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA

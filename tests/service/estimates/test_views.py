@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privest.metadata import VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.data.metadata import VectorsMetadata
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.estimates.views import read_answer
 from testing.server import Caller, Server, books_balance
 from testing.toy_estimator import ToyMeanSpec, plan

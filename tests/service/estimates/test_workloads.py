@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privest.privacy.calibration import epsilon_for, mu_for
+from privest.privacy.accounting import epsilon_for, mu_for
 from testing.server import Caller, Server, problem, spd
 
 PRIVACY = {"epsilon": 0.1, "delta": 1e-7}

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.mechanisms import noisy_sum
 from privest_service.acts.models import ActChain
 from privest_service.database import Database, now

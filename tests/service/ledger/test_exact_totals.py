@@ -14,8 +14,8 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from privest.metadata import PointsMetadata, VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.data.metadata import PointsMetadata, VectorsMetadata
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.database import Database
 from privest_service.estimates.catalogue import KINDS

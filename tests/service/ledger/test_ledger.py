@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.accounting import Cost, PrivacyTarget
 from privest_service.database import Database
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job

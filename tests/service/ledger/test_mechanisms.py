@@ -9,16 +9,16 @@ import pytest
 from sqlalchemy import select
 
 from benchmarks.saddles import Quartic
-from privest.estimators.linear_model import spider_schedule
-from privest.estimators.linear_model.spider_schedule import Problem
-from privest.metadata import (
+from privest.data.metadata import (
     DatasetMetadata,
     LabelledMetadata,
     PartialVectorsMetadata,
     PointsMetadata,
     VectorsMetadata,
 )
-from privest.privacy.cost import PrivacyTarget
+from privest.estimators.linear_model import spider_schedule
+from privest.estimators.linear_model.spider_schedule import Problem
+from privest.privacy.accounting import PrivacyTarget
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.estimates.catalogue import KINDS

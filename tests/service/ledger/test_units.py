@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privest.metadata import VectorsMetadata
+from privest.data.metadata import VectorsMetadata
+from privest.privacy.accounting import Cost, PrivacyTarget
 from privest.privacy.budget import PrivacyBudget, cost_of_all, gaussian_budgets
-from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import NoisySum, noisy_sum
 from privest_service.database import Database
 from privest_service.estimates.catalogue import KINDS

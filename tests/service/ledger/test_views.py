@@ -3,7 +3,7 @@
 import pytest
 from scipy.stats import norm
 
-from privest.privacy.calibration import mu_for
+from privest.privacy.accounting import mu_for
 from privest_service.ledger.units import Charge, Limits
 from privest_service.ledger.views import chance_of_guessing
 

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import case, func, select, update
 from sqlalchemy.orm import aliased
 
-from privest.privacy.calibration import epsilon_for, mu_for
+from privest.privacy.accounting import epsilon_for, mu_for
 from privest_service.database import Database, now
 from privest_service.jobs.models import Job, JointRun
 from privest_service.ledger.models import Entry

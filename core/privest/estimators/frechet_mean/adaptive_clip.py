@@ -15,6 +15,7 @@ from math import cos, inf, log, pi, sin, sqrt
 import numpy as np
 
 from privest.arrays import Array
+from privest.data.records import CHUNK
 from privest.estimators.frechet_mean.excess import nodes_within
 from privest.estimators.frechet_mean.histogram import Histogram, with_outside
 from privest.estimators.frechet_mean.losses import CandidateDistances, ScaledGradient
@@ -34,10 +35,9 @@ from privest.estimators.uncertainty import Uncertainty
 from privest.manifolds import Manifold
 from privest.optim.ball import Ball
 from privest.privacy.budget import PrivacyBudget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import AlternativeSum, NoisySum, SampledSum
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
-from privest.records import CHUNK
 
 WIN = 0.75
 """Error with a narrower clip over the plain one, at most, for the narrower to be taken."""

@@ -8,15 +8,15 @@ from math import inf, isfinite, sqrt
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.column_ranges import ColumnCounts, ColumnRanges, Truths
-from privest.estimators.column_scales import Columns, Standardised
+from privest.data.tables import Recipe
 from privest.estimators.frechet_mean.excess import NODES, excess_bounds
 from privest.estimators.frechet_mean.intervals import coordinate_radius
-from privest.estimators.views import Coordinates, Viewed
+from privest.estimators.range_finding.column_ranges import ColumnCounts, ColumnRanges, Truths
+from privest.estimators.range_finding.column_scales import Columns, Standardised
+from privest.estimators.range_finding.projections import Coordinates, Viewed
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum, Release, SampledSum
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
-from privest.tables.recipe import Recipe
 
 _WIN = 0.5
 """A clipped interval must be shorter than this part of the plain one."""

@@ -15,21 +15,19 @@ from math import inf, sqrt
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.column_scales import Columns
+from privest.data.column_estimates import NO_INTERVAL
+from privest.data.records import CHUNK
+from privest.data.tables import Recipe, listed
 from privest.estimators.frechet_mean.column_clipping import ClippedIntervals, ColumnHistograms, among, choose
 from privest.estimators.frechet_mean.forecast import MeanError
 from privest.estimators.frechet_mean.intervals import coordinate_radius, joint_radius
+from privest.estimators.range_finding.column_scales import Columns
 from privest.estimators.uncertainty import Uncertainty
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget
-from privest.privacy.clipping import any_floats, clipped_sum
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.clipped_sums import AnyStatistic, any_floats, clipped_sum
 from privest.privacy.mechanisms import AlternativeSum, NoisySum, Release, SampledSum
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
-from privest.records import CHUNK
-from privest.tables.answers import NO_INTERVAL
-from privest.tables.columns import listed
-from privest.tables.recipe import Recipe
 
 _RANGES, _FAR = 0.06, 0.10
 """Largest shares of μ² for the histograms that find ranges, and for the one of distances from there."""

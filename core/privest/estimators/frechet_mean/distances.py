@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from privest.arrays import Array, lengths
 from privest.manifolds import Manifold
-from privest.privacy.clipping import any_floats
+from privest.privacy.clipped_sums import any_floats
 
 _PER_OCTAVE = 3
 

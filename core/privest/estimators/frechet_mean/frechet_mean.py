@@ -7,6 +7,9 @@ from typing import Annotated
 import numpy as np
 
 from privest.arrays import Array, NestedList
+from privest.data.column_estimates import ColumnError, ColumnMean, alike, column_errors, column_means
+from privest.data.metadata import PointsMetadata
+from privest.data.tables import Recipe
 from privest.estimators.base import BasePlan, Estimator, least_noisy, require
 from privest.estimators.frechet_mean import adaptive_clip
 from privest.estimators.frechet_mean import column_means as column_means_solver
@@ -30,20 +33,17 @@ from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.frechet_mean.schedule import hessian_bounds
 from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
 from privest.manifolds import Embedded, Euclidean, Manifold, compact
-from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.optim.federated import APART, LocalSteps, Rounds, ServerStep, owners_descent
 from privest.optim.gradient_descent import gradient_descent
 from privest.optim.loops import MOST_STEPS, AskedLoops, Epochs
 from privest.optim.variance_reduction import variance_reduced
 from privest.options import Doc
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import certified
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
-from privest.tables.answers import ColumnError, ColumnMean, alike, column_errors, column_means
-from privest.tables.recipe import Recipe
 
 _BATCHES = ("rsgd", "rsvrg")
 """Solvers that see random batches."""

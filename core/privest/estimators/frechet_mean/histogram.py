@@ -9,7 +9,7 @@ import numpy as np
 from privest.arrays import Array, lengths
 from privest.estimators.frechet_mean.excess import excess_bounds
 from privest.manifolds import Manifold
-from privest.privacy.clipping import any_floats
+from privest.privacy.clipped_sums import any_floats
 
 _SEEN, _OUTSIDE = 4.0, 3.0
 """Deviations of the noise by which a share must exceed 0 to count as seen: of records far off, and of records

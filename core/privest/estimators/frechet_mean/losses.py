@@ -7,8 +7,7 @@ import numpy as np
 
 from privest.arrays import Array, lengths
 from privest.manifolds import Manifold
-from privest.privacy.clipping import any_floats, clipped_sum, without_axis
-from privest.privacy.statistic import Opposable
+from privest.privacy.clipped_sums import Opposable, any_floats, clipped_sum, without_axis
 
 
 @dataclass(frozen=True)

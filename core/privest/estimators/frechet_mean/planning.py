@@ -20,11 +20,10 @@ from privest.manifolds import Embedded, Manifold
 from privest.optim.ball import Ball
 from privest.optim.loops import MOST_PASSES, MOST_STEPS, AskedLoops, Epochs
 from privest.optim.loops_planning import LoopBounds, plan_loops
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.budget import PrivacyBudget
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum, Release, Scheme
-from privest.privacy.statistic import AnyStatistic
 
 Solver = Literal["noisy-sum", "clipped-sum", "rgd", "rsgd", "rsvrg"]
 

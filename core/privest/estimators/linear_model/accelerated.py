@@ -18,6 +18,7 @@ from privest.estimators.linear_model.fit import Fit
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
 from privest.estimators.linear_model.noise_division import BatchLaw, best_batch_count, best_shares
 from privest.privacy.budget import ROUNDING_GUARD, PrivacyBudget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import (
     Noise,
     NoisySum,
@@ -28,7 +29,6 @@ from privest.privacy.mechanisms import (
     unamplified,
 )
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
 
 DescentSolver = Literal["gd", "gd-opt", "hb", "hb-opt", "nag", "nag-opt", "masg", "masg-opt"]
 

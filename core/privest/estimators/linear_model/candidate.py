@@ -7,14 +7,14 @@ from typing import Annotated, cast
 import numpy as np
 
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata
+from privest.data.tables import listed
 from privest.estimators.base import require
 from privest.estimators.linear_model.logistic_spec import LogisticSpec
-from privest.estimators.views import Viewed
-from privest.metadata import LabelledMetadata
+from privest.estimators.range_finding.projections import Viewed
 from privest.options import Option
+from privest.privacy.clipped_sums import AnyStatistic, Statistic
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic, Statistic
-from privest.tables.columns import listed
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from privest.arrays import Array, NestedList
+from privest.data.metadata import LabelledMetadata
 from privest.estimators.base import BasePlan, Estimator, least_noisy, require
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
 from privest.estimators.linear_model.noisy_scores import (
@@ -22,13 +23,12 @@ from privest.estimators.linear_model.noisy_scores import (
     usual_counts,
 )
 from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
-from privest.metadata import LabelledMetadata
 from privest.options import Doc, Option, Options
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget, certified
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
 
 Metric = Literal["accuracy", "auc"]
 

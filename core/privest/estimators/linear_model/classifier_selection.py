@@ -9,6 +9,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from privest.arrays import Array
+from privest.data.column_estimates import references
+from privest.data.metadata import LabelledMetadata
+from privest.data.tables import Recipe
 from privest.estimators.base import BasePlan, Estimator, require
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.candidate import Candidate, Renamed, on_all, seen
@@ -17,16 +20,12 @@ from privest.estimators.linear_model.logistic_regression import LogisticPlan, Lo
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswersOfEach
 from privest.estimators.uncertainty import ExpectedError
 from privest.memo import memoized
-from privest.metadata import LabelledMetadata
 from privest.options import Doc, Option, Options
+from privest.privacy.accounting import PrivacyTarget, epsilon_for, mu_for
 from privest.privacy.budget import PrivacyBudget, certified, part_of
-from privest.privacy.calibration import epsilon_for, mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import AlternativeSum, NoisySum, Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
-from privest.tables.answers import references
-from privest.tables.recipe import Recipe
 
 FEWEST, MOST = 2, 20
 

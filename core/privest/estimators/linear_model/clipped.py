@@ -7,6 +7,7 @@ from math import ceil, sqrt
 import numpy as np
 
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata
 from privest.estimators.linear_model.feature_map import TIGHT, FeatureMap, ProjectedMap
 from privest.estimators.linear_model.fit import SPREAD, Fit
 from privest.estimators.linear_model.losses.curved import CurvedGradient
@@ -14,11 +15,10 @@ from privest.estimators.linear_model.losses.logistic import Classifier, Logistic
 from privest.estimators.linear_model.losses.spread import ClassCounts
 from privest.estimators.linear_model.newton import labels_share, plain_fit
 from privest.estimators.linear_model.posterior import Evidence, Prior, posterior_of
-from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
 
 _CLIP = 0.1
 """Clip of gradients: all rows that are wrong, or right by log-odds below 2.2, pull alike."""

@@ -13,9 +13,9 @@ from privest.estimators.linear_model.fit import Fit, same_steps
 from privest.estimators.linear_model.losses.linear import ClippedGradient, ClippedHessian, LinearQuery
 from privest.estimators.linear_model.nonconvex import Nonconvex
 from privest.privacy.budget import PrivacyBudget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
 
 _NOISE = 0.04
 """Standard deviation that all steps leave on a score, in units of √(n·μ): with more records weights grow

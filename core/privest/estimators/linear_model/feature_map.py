@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.few_columns import standardised
-from privest.metadata import LabelledMetadata
-from privest.tables.recipe import Truths
+from privest.data.metadata import LabelledMetadata
+from privest.data.tables import Truths
+from privest.kernels import standardised
 
 CONSTANT = 0.2
 """k of a classifier with an intercept: large enough to be learned, and short beside the features."""

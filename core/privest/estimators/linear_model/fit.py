@@ -9,10 +9,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from privest.arrays import Array
+from privest.data.tables import Truths
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.uncertainty import Uncertainty
 from privest.options import Doc
-from privest.tables.recipe import Truths
 
 SPREAD = 0.8
 """Standard deviation of a standardised coefficient before anything is known, as on real tables."""

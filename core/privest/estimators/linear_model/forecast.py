@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Annotated
 
+from privest.data.metadata import LabelledMetadata
 from privest.estimators.linear_model.accelerated import Descent
 from privest.estimators.linear_model.classifier_score import accuracy_error
 from privest.estimators.linear_model.clipped import NOISE, ClippedSolver
@@ -13,9 +14,8 @@ from privest.estimators.linear_model.fit import SPREAD, distance
 from privest.estimators.linear_model.newton import NewtonSolver
 from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.estimators.uncertainty import ExpectedError
-from privest.metadata import LabelledMetadata
 from privest.options import Doc
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.mechanisms import Release
 
 _CURVATURE = 0.8

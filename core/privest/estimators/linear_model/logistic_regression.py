@@ -9,6 +9,9 @@ import numpy as np
 from scipy.special import softmax
 
 from privest.arrays import Array
+from privest.data.column_estimates import Reference, references
+from privest.data.metadata import LabelledMetadata
+from privest.data.tables import Recipe
 from privest.estimators.base import BasePlan, Estimator, require
 from privest.estimators.linear_model.accelerated import DESCENTS, MOST_STEPS
 from privest.estimators.linear_model.feature_map import TIGHT, FeatureMap
@@ -33,15 +36,12 @@ from privest.estimators.linear_model.solvers import (
 )
 from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.estimators.uncertainty import Answer, ExpectedError
-from privest.metadata import LabelledMetadata
 from privest.options import Doc
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import certified
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
-from privest.tables.answers import Reference, references
-from privest.tables.recipe import Recipe
 
 _PENALTY = 0.01
 """Default λ of descents (Kuru et al. 2022, Section 5)."""

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import erfcx
 
 from privest.arrays import Array
+from privest.data.metadata import LabelledMetadata
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import SPREAD, Fit
 from privest.estimators.linear_model.losses.curved import Curved, CurvedGradient
@@ -20,11 +21,10 @@ from privest.estimators.linear_model.losses.logistic import Classifier, ClassMom
 from privest.estimators.linear_model.losses.spread import ClassCounts
 from privest.estimators.linear_model.posterior import Evidence, Posterior, Prior, posterior_of
 from privest.estimators.linear_model.score_model import Moment
-from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
 
 _LABELS_SHARE, _CLEAR = 0.05, ((0.01, 0.25), (0.04, 0.5))
 """Least share of ε or of μ² for the number of records of each class, and the noise on a share of the records

@@ -5,10 +5,10 @@ from functools import cached_property
 from math import log
 from typing import Literal
 
+from privest.data.metadata import LabelledMetadata
 from privest.estimators.linear_model.feature_map import TIGHT, FeatureMap
 from privest.estimators.linear_model.losses.linear import MarginLoss
 from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, SigmoidPolynomialLoss
-from privest.metadata import LabelledMetadata
 
 NonconvexLoss = Literal["sigmoid", "savage", "logistic-nonconvex"]
 

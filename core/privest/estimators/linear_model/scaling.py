@@ -7,16 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.column_scales import ColumnScales
+from privest.data.metadata import LabelledMetadata
+from privest.data.tables import Truths, listed
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses.spread import FeatureSpread, LengthCounts
-from privest.metadata import LabelledMetadata
+from privest.estimators.range_finding.column_scales import ColumnScales
 from privest.privacy.budget import PrivacyBudget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
-from privest.tables.columns import listed
-from privest.tables.recipe import Truths
 
 _OPEN_SHARE, _SPREAD_SHARE, _LENGTHS_SHARE = 0.2, 0.1, 0.05
 """Shares of ε or of μ² for histograms of columns without bounds, for the spread, and for the lengths."""

@@ -2,6 +2,8 @@
 
 from typing import cast
 
+from privest.data.metadata import LabelledMetadata
+from privest.data.tables import listed
 from privest.estimators.base import require
 from privest.estimators.linear_model.accelerated import Descent
 from privest.estimators.linear_model.clipped import ClippedSolver
@@ -14,10 +16,8 @@ from privest.estimators.linear_model.nonconvex import NonconvexLoss
 from privest.estimators.linear_model.scaling import PrivateScaling
 from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.memo import memoized
-from privest.metadata import LabelledMetadata
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget
-from privest.privacy.cost import PrivacyTarget
-from privest.tables.columns import listed
 
 NONCONVEX = ("escape", "spider")
 """Solvers of the other losses than `logistic`."""

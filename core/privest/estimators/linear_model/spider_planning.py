@@ -12,11 +12,11 @@ from privest.estimators.linear_model.fit import Curvature, Fit, same_steps
 from privest.estimators.linear_model.nonconvex import Nonconvex
 from privest.estimators.linear_model.spider import curvatures_at, spider
 from privest.estimators.linear_model.spider_schedule import Problem, SpiderPlan, plan
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.matrix_mechanism import PrefixSums, variance_of_total
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
 
 _SADDLE = "along some direction the loss falls away on both sides of the answer: it is no minimum"
 

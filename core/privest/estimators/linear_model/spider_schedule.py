@@ -19,10 +19,9 @@ from math import ceil, log, pi, sqrt
 from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians
 from privest.estimators.linear_model.losses.smooth import SmoothLoss
 from privest.estimators.linear_model.spider import CURVATURE, GRADIENT, HESSIAN, REACH, SpiderSchedule
-from privest.privacy.calibration import largest, mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, largest, mu_for
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.matrix_mechanism import PrefixSums, prefix_sums
-from privest.privacy.statistic import AnyStatistic
 
 _SHARE = 1 / 8
 """Largest error of a gradient, e over α, and of a Hessian, h over √(ρα); each half by sampling and half by

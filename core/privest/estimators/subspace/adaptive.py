@@ -14,6 +14,7 @@ from math import sqrt
 import numpy as np
 
 from privest.arrays import Array
+from privest.data.tables import Recipe
 from privest.estimators.subspace.descent import principal
 from privest.estimators.subspace.distances import shows_two_populations
 from privest.estimators.subspace.losses import Redescending, SubspaceQuery
@@ -25,7 +26,6 @@ from privest.estimators.subspace.second_moment import Frame
 from privest.estimators.subspace.two_descents import DescentSchedule, two_descents
 from privest.estimators.uncertainty import Uncertainty
 from privest.privacy.oracle import Oracle
-from privest.tables.recipe import Recipe
 
 _TURNED = "how far the noise on the released centre turns the subspace"
 

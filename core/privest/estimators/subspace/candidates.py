@@ -13,7 +13,7 @@ import numpy as np
 from privest.arrays import Array
 from privest.estimators.subspace.losses import Bounded
 from privest.estimators.subspace.spherical import on_sphere, orthonormal
-from privest.privacy.clipping import clipped_sum
+from privest.privacy.clipped_sums import clipped_sum
 
 _SURE = 1.0
 """Deviations of the noise by which the best loss is less than another one if that is to be sure."""

@@ -6,10 +6,10 @@ from math import hypot, sqrt
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.column_scales import Columns
+from privest.data.tables import Recipe
 from privest.estimators.frechet_mean.column_means import ColumnSum
-from privest.privacy.clipping import any_floats
-from privest.tables.recipe import Recipe
+from privest.estimators.range_finding.column_scales import Columns
+from privest.privacy.clipped_sums import any_floats
 
 _SQUARES = 1.5
 """Weight of the squares beside the values. With a weight γ two values x and y of a number are

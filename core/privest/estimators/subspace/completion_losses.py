@@ -7,7 +7,7 @@ import numpy as np
 from privest.arrays import Array, lengths
 from privest.estimators.subspace.partial_rows import known_part
 from privest.estimators.subspace.spherical import orthonormal
-from privest.privacy.statistic import Opposable
+from privest.privacy.clipped_sums import Opposable
 
 _FLOOR = 1e-3
 """λ of private gradients, next to eigenvalues of about the share of entries that are known."""

@@ -15,7 +15,7 @@ import numpy as np
 from privest.arrays import Array, seen_by
 from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.spherical import orthonormal
-from privest.privacy.clipping import any_floats
+from privest.privacy.clipped_sums import any_floats
 
 _OWN = 1.0
 """Known entries by which a row's own mean is drawn to 0: as many of value 0 count beside its own."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from privest.arrays import Array, lengths, seen_by
 from privest.estimators.subspace.spherical import on_sphere, orthonormal
-from privest.privacy.statistic import Opposable
+from privest.privacy.clipped_sums import Opposable
 
 _LEAST_RESIDUAL = 1e-12
 """Residual below which a direction is rounding; the gradient of the absolute loss falls to zero there."""

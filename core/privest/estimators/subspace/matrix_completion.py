@@ -13,8 +13,9 @@ from typing import Annotated
 import numpy as np
 
 from privest.arrays import Array
+from privest.data.metadata import PartialVectorsMetadata
 from privest.estimators.base import Estimator, require
-from privest.estimators.column_scales import ColumnScales
+from privest.estimators.range_finding.column_scales import ColumnScales
 from privest.estimators.subspace.completion_error import (
     chosen_steps_uncertainty,
     completion_of,
@@ -34,15 +35,14 @@ from privest.estimators.subspace.plan import (
     subspace_warnings,
 )
 from privest.estimators.subspace.schedule import right_angles
-from privest.manifolds.grassmann import Grassmann
-from privest.metadata import PartialVectorsMetadata
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann
 from privest.optim.federated import APART, LocalSteps, ServerStep, Turns, damping
 from privest.options import Doc, Option, Options
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget, certified
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
 
 _MOST_STEPS = 1_000
 _WIDEST = 1_000

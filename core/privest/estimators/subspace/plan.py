@@ -9,19 +9,19 @@ import numpy as np
 from scipy.special import chdtri
 
 from privest.arrays import Array
+from privest.data.column_estimates import Loadings, loadings
+from privest.data.metadata import PartialVectorsMetadata, VectorsMetadata
+from privest.data.tables import Recipe
 from privest.estimators.base import BasePlan, require
-from privest.estimators.column_scales import SHARE, Columns, ColumnScales, StandardisedOracle
+from privest.estimators.range_finding.column_scales import SHARE, Columns, ColumnScales, StandardisedOracle
 from privest.estimators.subspace.schedule import right_angles
 from privest.estimators.uncertainty import Answer, ExpectedError
-from privest.metadata import PartialVectorsMetadata, VectorsMetadata
 from privest.optim.federated import LocalSteps, Rounds, ServerStep, Turns, takes_part
 from privest.options import Doc
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget
-from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
-from privest.tables.answers import Loadings, loadings
-from privest.tables.recipe import Recipe
 
 _MOST_RANK = 50
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from privest.data.metadata import VectorsMetadata
 from privest.estimators.base import Estimator, require
 from privest.estimators.subspace.plan import require_subspace, subspace_warnings
 from privest.estimators.subspace.robust_pca_plan import RobustPCAPlan, Subspace, SubspaceError
@@ -19,11 +20,10 @@ from privest.estimators.subspace.robust_pca_planning import (
 from privest.estimators.subspace.robust_pca_run import run
 from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, leaves_open
 from privest.estimators.subspace.schedule import right_angles, small_gap_error
-from privest.metadata import VectorsMetadata
 from privest.optim.federated import APART
 from privest.optim.loops import Epochs
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import BATCH, LEAST_RATE, certified
-from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
 
 _MOST_STEPS = 10_000

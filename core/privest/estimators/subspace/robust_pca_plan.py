@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from privest.arrays import Array
+from privest.data.metadata import VectorsMetadata
 from privest.estimators.subspace.plan import AngleError, NamedRows, SubspacePlan
 from privest.estimators.subspace.robust_pca_planning import statistics_of
 from privest.estimators.subspace.robust_pca_spec import Loss, Solver, Start
-from privest.metadata import VectorsMetadata
 from privest.optim.loops import Epochs
 from privest.options import Doc
-from privest.privacy.statistic import AnyStatistic
+from privest.privacy.clipped_sums import AnyStatistic
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from math import fsum, sqrt
 
 import numpy as np
 
-from privest.estimators.column_scales import ColumnScales
+from privest.data.metadata import VectorsMetadata
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.estimators.frechet_mean.schedule import schedule
+from privest.estimators.range_finding.column_scales import ColumnScales
 from privest.estimators.subspace.candidates import CandidateGradients, CandidateScores
 from privest.estimators.subspace.column_center import CenterSum
 from privest.estimators.subspace.distances import DistanceHistogram
@@ -40,14 +41,13 @@ from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.manifolds.euclidean import Euclidean
-from privest.metadata import VectorsMetadata
 from privest.optim.federated import damping
 from privest.optim.loops import AskedLoops, Epochs
 from privest.optim.loops_planning import LoopBounds, plan_loops
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum, Release, SampledSum
-from privest.privacy.statistic import AnyStatistic
 
 STOCHASTIC = frozenset({"sggd", "rsvrg", "sgd-reaper", "smd-reaper"})
 """Solvers on random batches."""

@@ -43,7 +43,7 @@ from privest.estimators.subspace.second_moment import Frame
 from privest.estimators.subspace.two_descents import DescentSchedule, two_descents
 from privest.estimators.uncertainty import Uncertainty
 from privest.manifolds.euclidean import Euclidean
-from privest.manifolds.grassmann import Grassmann
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann
 from privest.optim.ball import Ball, Walk
 from privest.optim.variance_reduction import variance_reduced
 from privest.privacy.mechanisms import NoisySum

@@ -8,7 +8,7 @@ import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates, lengths
 from privest.estimators.subspace.spherical import on_sphere, orthonormal
-from privest.few_columns import second_moment
+from privest.kernels import second_moment
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from privest.data.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata
+from privest.data.tables import day_of
 from privest.estimators.federation import Part, Plan
-from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata
-from privest.tables.columns import day_of
 from privest_service.dashboard.answer_tables import answer_tables, relative_to, written
 from privest_service.dashboard.as_planned import as_planned
 from privest_service.dashboard.budget_summary import unit

@@ -10,11 +10,11 @@ from fastapi.responses import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from privest.data.metadata import DatasetMetadata
+from privest.data.table_metadata import TableMetadata
+from privest.data.tables import Column
 from privest.estimators.registry import ESTIMATORS
 from privest.manifolds import MANIFOLDS, parameters
-from privest.metadata import DatasetMetadata
-from privest.tables.columns import Column
-from privest.tables.metadata import TableMetadata
 from privest_service.dashboard.forms import from_json, texts
 from privest_service.dashboard.outside_bounds import hand_over, handed_over
 from privest_service.dashboard.page import FilePage, Page, redirect, render

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from privest.arrays import Array
-from privest.records import blocks
+from privest.data.records import blocks
 from privest_service.datasets.readers.layout import Block, Layout, coded_rows
 from privest_service.datasets.readers.room import Room
 from privest_service.upload_errors import refusal

@@ -11,7 +11,7 @@ import pyarrow.compute as arrow_compute
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.tables.columns import Column, day_of
+from privest.data.tables import Column, day_of
 from privest_service.datasets.readers.marks import GAPS, Mark
 from privest_service.datasets.readers.numbers import NumberFormat
 from privest_service.upload_errors import refusal

@@ -7,7 +7,7 @@ from datetime import date
 from math import isnan, nan
 from typing import Literal, get_args
 
-from privest.tables.columns import day_of
+from privest.data.tables import day_of
 
 DateFormat = Literal["dd.mm.yyyy", "mm/dd/yyyy", "dd/mm/yyyy"]
 """A form of dates beside those with the year first. Days and months may have one digit, years have four."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.tables.columns import Column
+from privest.data.tables import Column
 from privest_service.datasets.readers.dates import DateFormat, day
 from privest_service.datasets.readers.marks import GAPS, Marked
 from privest_service.datasets.readers.numbers import NumberFormat

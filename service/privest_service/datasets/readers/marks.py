@@ -8,7 +8,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from privest.tables.columns import Column
+from privest.data.tables import Column
 from privest_service.problems import Fault
 
 GAPS = ("", "na", "n/a", "nan", "null", "none")

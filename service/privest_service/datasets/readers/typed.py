@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from privest.arrays import Array
-from privest.tables.columns import Column
+from privest.data.tables import Column
 from privest_service.datasets.readers import dates, numbers
 from privest_service.datasets.readers.cells import cells
 from privest_service.datasets.readers.csv_files import (

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from privest.arrays import Array
+from privest.data.tables import Column, Recipe
 from privest.estimators.federation import Federated
 from privest.estimators.linear_model.logistic_regression import LogisticPlan
-from privest.tables.columns import Column
-from privest.tables.recipe import Recipe
 from privest_service.estimates.plans import answered_plan, stored_plan
 from privest_service.jobs.models import Job
 from privest_service.problems import Invalid

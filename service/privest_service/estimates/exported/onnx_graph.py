@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from privest.tables.columns import Column
+from privest.data.tables import Column
 from privest_service.datasets.readers.layout import Layout
 from privest_service.datasets.readers.marks import GAPS
 from privest_service.estimates.exported.linear import Linear

@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree as Xml
 
-from privest.tables.columns import Column, Feature
+from privest.data.tables import Column, Feature
 from privest_service.estimates.exported.linear import Linear
 from privest_service.problems import Invalid
 

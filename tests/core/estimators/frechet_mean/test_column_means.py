@@ -9,20 +9,19 @@ import numpy as np
 import pytest
 
 from privest.arrays import Array
-from privest.estimators import federated_runs, federation
-from privest.estimators.column_scales import Columns
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column
+from privest.estimators import federation
 from privest.estimators.frechet_mean.column_means import ColumnSum
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec, plan
 from privest.estimators.frechet_mean.intervals import coordinate_radius
-from privest.metadata import PointsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.estimators.range_finding.column_scales import Columns
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
-from privest.records import Records
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from testing.noise import ScaledNoise
 from testing.ordinary_columns import (
     BOOLEAN,
@@ -309,7 +308,7 @@ def test_several_owners_have_one_mean(column: Column, targets: tuple[PrivacyTarg
             )
             for at, (part, owner) in enumerate(zip(np.split(rows, 2), planned.parts, strict=True))
         ]
-        found = federated_runs.run(planned, FRECHET_MEAN.run, gates)
+        found = federation.run(planned, FRECHET_MEAN.run, gates)
         assert made.recipe is not None
         assert found.half_widths is not None
         image = (rows.mean() - made.recipe.middle[0]) / made.recipe.half[0]

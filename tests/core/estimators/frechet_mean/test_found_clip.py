@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from privest import manifolds
-from privest.estimators import federated_runs, federation
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records, Repeated
+from privest.estimators import federation
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.distances import NODES, DistanceCounts, Distances
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec, Mean
 from privest.manifolds import Euclidean
-from privest.metadata import PointsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import parted
-from privest.records import Records, Repeated
 from testing.exact_mean import exact_mean
 from testing.noise import ScaledNoise
 
@@ -192,7 +192,7 @@ def test_several_owners_make_the_same_run() -> None:
         Gate(Records(Repeated(rows, n)), plan.statistics, part.releases, ScaledNoise(seed=[25, place]))
         for place, (rows, part) in enumerate(zip(few, plan.parts, strict=True))
     ]
-    told = federated_runs.run(plan, FRECHET_MEAN.run, gates)
+    told = federation.run(plan, FRECHET_MEAN.run, gates)
     assert [gate.remaining for gate in gates] == [0, 0]
     assert told.uncertainty
     assert space.dist(told.point, mean) <= told.uncertainty.radius_95

@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privest import manifolds
+from privest.data.metadata import PointsMetadata
+from privest.data.records import CHUNK, Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
-from privest.metadata import PointsMetadata
-from privest.privacy.calibration import epsilon_for, mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, epsilon_for, mu_for
 from privest.privacy.gate import Gate, GateExhaustedError
 from privest.privacy.mechanisms import SampledSum, SubsampledRun, subsampled_sum
 from privest.privacy.subsampling import certify
-from privest.records import CHUNK, Records
 from testing.accounting import composed, drawn_laplace, exact_delta, taken_apart, within_request
 from testing.noise import RecordedNoise, ScriptedNoise
 

@@ -14,13 +14,13 @@ from hypothesis.extra.numpy import arrays
 
 from privest import manifolds
 from privest.arrays import lengths
+from privest.data.records import CHUNK
 from privest.estimators.frechet_mean import losses
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.manifolds import matrix_logarithm
-from privest.privacy import grid
-from privest.privacy.clipping import clipped_sum
+from privest.privacy import clipped_sums
+from privest.privacy.clipped_sums import clipped_sum
 from privest.privacy.mechanisms import noisy_sum
-from privest.records import CHUNK
 from testing.hostile_rows import graded, hostile_points, total
 from testing.leading_eigenvector import LeadingEigenvector
 
@@ -66,7 +66,7 @@ def worst_move(space, clip, loss=SquaredDistance):
             scaled = alone / clip
             far = lengths(scaled[:, None] - scaled[None])
         worst = max(worst, float(np.nanmax(far)))
-    return worst / (grid.sensitivity(statistic.diameter(clip), clip, statistic.size, 0.0) / clip)
+    return worst / (clipped_sums.sensitivity(statistic.diameter(clip), clip, statistic.size, 0.0) / clip)
 
 
 @pytest.mark.sparse
@@ -266,7 +266,7 @@ def chunks_of_vectors():
 @pytest.mark.parametrize("clip", [1e-100, 0.1, 1e3])
 def test_float_sums_of_a_chunk_stay_within_the_stated_bound(name, vectors, clip):
     size = vectors.shape[1]
-    stated = (grid.sensitivity(2 * clip, clip, size, 0.0) - 2 * clip) / 2
+    stated = (clipped_sums.sensitivity(2 * clip, clip, size, 0.0) - 2 * clip) / 2
     assert stated <= 1e-8 * clip
     found, exact = clipped_sum(vectors, clip).tolist(), exact_sum(vectors, clip)
     with mpmath.workdps(40):
@@ -280,7 +280,11 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(name, vectors, clip)
 def test_sensitivity_is_the_sum_of_its_parts_rounded_up(size, clip, coarse):
     spacing = 0.0 if coarse == 0.0 else 2.0 ** np.floor(np.log2(clip * coarse))
     arithmetic = Fraction(CHUNK * (CHUNK + size + 16), 2**53) * Fraction(clip)
-    rest = Fraction(grid.sensitivity(2 * clip, clip, size, spacing)) - 2 * Fraction(clip) - 2 * arithmetic
+    rest = (
+        Fraction(clipped_sums.sensitivity(2 * clip, clip, size, spacing))
+        - 2 * Fraction(clip)
+        - 2 * arithmetic
+    )
     assert rest > 0
     assert rest**2 >= Fraction(spacing) ** 2 * size
 

@@ -5,14 +5,13 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.frechet_mean.losses import SquaredDistance
-from privest.metadata import PointsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScriptedNoise
 
 TARGET = PrivacyTarget(1.0, 1e-6)

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from privest import manifolds
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
 from privest.estimators.frechet_mean.ranges import Range
 from privest.manifolds import Euclidean
-from privest.metadata import PointsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 N, DIM = 10_000, 20

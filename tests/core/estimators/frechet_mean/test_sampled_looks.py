@@ -8,8 +8,7 @@ import pytest
 from privest.arrays import Array
 from privest.estimators.frechet_mean.excess import NODES, excess_bounds
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec, plan
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.mechanisms import NoisySum, SampledSum
 from testing.ordinary_columns import Case, answers, number
 

@@ -8,13 +8,13 @@ import pytest
 from scipy.stats import chi2
 
 from privest import manifolds
-from privest.estimators import federated_runs, federation
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
+from privest.estimators import federation
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
-from privest.metadata import PointsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 TARGET, DEFAULT = PrivacyTarget(1.0, 1e-6), FrechetMeanSpec()
@@ -149,7 +149,7 @@ def test_the_region_of_owners_with_local_steps_holds_the_mean():
             [PrivacyTarget(epsilon, 1e-6) for epsilon in (1.0, 1.0, 2.0)],
         )
         found = [
-            federated_runs.run(
+            federation.run(
                 plan,
                 FRECHET_MEAN.run,
                 [

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from privest import manifolds
+from privest.data.metadata import PointsMetadata
+from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
-from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.optim.loops import Epochs
 from privest.optim.variance_reduction import variance_reduced
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 MANIFOLDS = [{"name": "spd", "dim": 3}, {"name": "sphere", "dim": 4}]
 each_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=lambda m: m["name"])

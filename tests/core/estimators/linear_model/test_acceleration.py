@@ -9,16 +9,16 @@ import pytest
 from pydantic import TypeAdapter
 from scipy.optimize import minimize
 
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import accelerated, logistic_regression
 from privest.estimators.linear_model.acceleration import descend
 from privest.estimators.linear_model.acceleration_bounds import best_count, bound_of
 from privest.estimators.linear_model.acceleration_schedule import Curvature, schedule_of
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
 from privest.estimators.linear_model.noise_division import BatchLaw, best_batch_count, best_shares
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 CURVATURE = Curvature(0.02, 0.27)
 METHODS = ["gd", "hb", "nag", "masg"]

@@ -16,17 +16,17 @@ from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import CHUNK, Records
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
+from privest.privacy.cross_check import second_opinion
 from privest.privacy.gate import Gate, GateExhaustedError
 from privest.privacy.mechanisms import SubsampledRun, amplified, subsampled_sum, unamplified
-from privest.privacy.second_opinion import second_opinion
 from privest.privacy.subsampling import certify
-from privest.records import CHUNK, Records
 from testing.accounting import (
     composed,
     drawn_laplace,

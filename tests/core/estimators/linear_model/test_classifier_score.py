@@ -11,6 +11,8 @@ from scipy.special import expit
 from scipy.stats import beta, binom, chi2, laplace, norm
 from sklearn.metrics import accuracy_score, roc_auc_score
 
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import classifier_score, logistic_regression
 from privest.estimators.linear_model.classifier_score import ScorePlan, ScoreSpec
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
@@ -21,10 +23,8 @@ from privest.estimators.linear_model.noisy_scores import (
     binomial_interval,
     share,
 )
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise, ScriptedNoise
 
 FALSE_ALARM = 1e-6

@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column
 from privest.estimators.linear_model import classifier_selection, logistic_regression
 from privest.estimators.linear_model.candidate import Candidate
 from privest.estimators.linear_model.classifier_selection import (
@@ -18,12 +22,8 @@ from privest.estimators.linear_model.classifier_selection import (
     run,
 )
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswersOfEach
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.records import Records
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from testing.accounting import drawn_laplace, within_request
 from testing.noise import RecordedNoise, ScriptedNoise
 

@@ -10,6 +10,8 @@ from scipy.stats import binom
 
 from benchmarks.coverage_classifiers import Problem, fitted, plan, standardised
 from benchmarks.tables import table
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import classifier_score, logistic_regression
 from privest.estimators.linear_model.accelerated import DESCENTS
 from privest.estimators.linear_model.classifier_score import ScoreSpec
@@ -21,10 +23,8 @@ from privest.estimators.linear_model.losses.logistic import Classifier
 from privest.estimators.linear_model.newton import prior_of
 from privest.estimators.linear_model.posterior import Evidence, Prior, posterior_of
 from privest.estimators.linear_model.score_model import Moment
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise
 
 ALARM = 1e-6

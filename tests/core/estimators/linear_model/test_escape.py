@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import logistic_regression, spider_planning
 from privest.estimators.linear_model.escape import descend, noise_level, way_down
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
@@ -13,10 +15,8 @@ from privest.estimators.linear_model.losses.linear import MarginLoss
 from privest.estimators.linear_model.losses.scalar import LOGISTIC
 from privest.estimators.linear_model.nonconvex import Nonconvex
 from privest.memo import fresh_memo
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 
 D = 10
 BOUNDED = ["sigmoid", "savage", "logistic-nonconvex"]

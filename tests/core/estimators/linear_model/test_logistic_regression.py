@@ -9,6 +9,10 @@ from pydantic import TypeAdapter
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
 
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.acceleration import descend
 from privest.estimators.linear_model.acceleration_schedule import Curvature, schedule_of
@@ -16,13 +20,9 @@ from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
 from privest.estimators.linear_model.newton import NewtonSolver
-from privest.metadata import LabelledMetadata
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget
-from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 
 DESIGN = FeatureMap(np.array([1.0, 0.0, -1.0]), np.array([2.0, 1.0, 0.5]), 3.0, 0.25, 3.0)
 counts = pytest.mark.parametrize("count", [2, 4])

@@ -5,16 +5,15 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
 from privest.estimators.linear_model.losses.spread import FeatureSpread
-from privest.metadata import LabelledMetadata
-from privest.privacy.calibration import gaussian_delta
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, gaussian_delta
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.hostile_rows import FEATURE_MAPS, hostile_records
 from testing.hostile_rows import FEATURES as D
 from testing.neighbours import widest

@@ -10,17 +10,17 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from benchmarks.ordinary_classifiers import ERROR, HEADER, Question, fitted, ideal_width, line
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column
 from privest.estimators.linear_model.logistic_regression import (
     LOGISTIC_REGRESSION,
     LogisticRegression,
     LogisticSpec,
 )
-from privest.metadata import LabelledMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from testing.noise import ScaledNoise
 
 RUNS = 20

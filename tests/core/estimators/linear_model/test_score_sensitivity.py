@@ -5,15 +5,14 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import classifier_score
 from privest.estimators.linear_model.classifier_score import ScoreSpec
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
-from privest.metadata import LabelledMetadata
-from privest.privacy.calibration import gaussian_delta
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget, gaussian_delta
+from privest.privacy.clipped_sums import Grid
 from privest.privacy.gate import Gate
-from privest.privacy.grid import Grid
-from privest.records import Records
 from testing.hostile_rows import EXTREMES, FEATURE_MAPS, hostile_records
 from testing.hostile_rows import FEATURES as D
 from testing.neighbours import widest

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from benchmarks.saddles import PROBLEMS, PhaseRetrieval, Quartic, SquareRoot
 from privest.arrays import SymmetricCoordinates
+from privest.data.metadata import LabelledMetadata
+from privest.data.records import Records
 from privest.estimators.linear_model import logistic_regression, spider_schedule
 from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
 from privest.estimators.linear_model.spider import (
@@ -23,12 +25,9 @@ from privest.estimators.linear_model.spider import (
     spider,
 )
 from privest.estimators.linear_model.spider_schedule import Problem, plan
-from privest.metadata import LabelledMetadata
+from privest.privacy.accounting import PrivacyTarget, gaussian_delta
 from privest.privacy.budget import cost_of_all
-from privest.privacy.calibration import gaussian_delta
-from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import RecordedNoise, ScaledNoise, ScriptedNoise
 
 RUN = settings(derandomize=True, max_examples=60)

@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 
 from privest.arrays import SymmetricCoordinates
+from privest.data.records import Records
 from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
 from privest.estimators.linear_model.spider import escape
 from privest.estimators.linear_model.spider_schedule import Problem, plan
-from privest.privacy.cost import PrivacyTarget
-from privest.privacy.gate import Gate
+from privest.privacy.accounting import PrivacyTarget
+from privest.privacy.gate import Gate, Prefixes
 from privest.privacy.matrix_mechanism import PrefixSums, nodes, prefix_sums
 from privest.privacy.noise import SystemNoise
-from privest.privacy.streams import Prefixes
-from privest.records import Records
 from testing.noise import ScriptedNoise
 
 N, BATCH = 24, 6

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from sklearn import datasets
 
+from privest.data.metadata import PartialVectorsMetadata
+from privest.data.records import Records
 from privest.estimators.subspace import matrix_completion
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
-from privest.manifolds.grassmann import Grassmann
-from privest.metadata import PartialVectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise, ScriptedNoise
 
 KNOWN = 0.6

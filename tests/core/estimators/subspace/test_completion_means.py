@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from privest.data.metadata import PartialVectorsMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column
 from privest.estimators.subspace import matrix_completion
 from privest.estimators.subspace.completion_means import Completed, HeldOut, KnownSums, LeftMoment, ridge_of
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
-from privest.manifolds.grassmann import Grassmann
-from privest.metadata import PartialVectorsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from testing.accounting import recorded_run
 from testing.noise import ScaledNoise
 

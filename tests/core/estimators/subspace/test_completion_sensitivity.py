@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from privest.arrays import lengths
+from privest.data.records import CHUNK, Records
 from privest.estimators.subspace import completion_losses, gap_moment, partial_rows
 from privest.estimators.subspace.completion_losses import CompletionGradient
 from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.partial_rows import known_part
-from privest.manifolds.grassmann import Grassmann
-from privest.privacy import grid
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.privacy import clipped_sums
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import noisy_sum
-from privest.records import CHUNK, Records
 from testing import completion
 from testing.hostile_rows import PlacedCase, each_alone, frame, total
 from testing.neighbours import furthest_pair, worst_move
@@ -155,7 +155,7 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(kind, dim, rank):
     }[kind]
     for statistic, clip in [(GapMoment(dim), 1.0), (CompletionGradient(dim, rank), 0.1)]:
         at = frame(dim, rank)
-        stated = grid._chunk_error(clip, statistic.size, 0.0)
+        stated = clipped_sums._chunk_error(clip, statistic.size, 0.0)
         error = total(statistic, at, rows, clip) - each_alone(statistic, at, rows, clip).astype(
             np.longdouble
         ).sum(axis=0)

@@ -6,15 +6,15 @@ How far runs on real tables are off is in test_completion_error.py.
 import numpy as np
 import pytest
 
+from privest.data.metadata import PartialVectorsMetadata
+from privest.data.records import Records
 from privest.estimators.subspace import matrix_completion
 from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.partial_rows import known_part
-from privest.manifolds.grassmann import Grassmann
-from privest.metadata import PartialVectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing import completion
 from testing.noise import ScaledNoise, ScriptedNoise
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from privest.data.metadata import PartialVectorsMetadata
+from privest.data.records import Records
 from privest.estimators.subspace import matrix_completion
 from privest.estimators.subspace.matrix_completion import MatrixCompletionPlan, MatrixCompletionSpec
-from privest.metadata import PartialVectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.accounting import label, recorded_run, taken_apart, within_request
 from testing.noise import ScriptedNoise
 

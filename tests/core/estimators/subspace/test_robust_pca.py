@@ -5,13 +5,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from privest.data.metadata import VectorsMetadata
+from privest.data.records import Records
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.manifolds.grassmann import Grassmann
-from privest.metadata import VectorsMetadata
-from privest.privacy.cost import PrivacyTarget
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import Records
 from testing.noise import ScaledNoise, ScriptedNoise
 
 TARGET = PrivacyTarget(1.0, 1e-6)

@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from privest.data.metadata import VectorsMetadata
+from privest.data.records import Records
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import Column
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.column_center import CenterSum
 from privest.estimators.subspace.descent import with_signs
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.manifolds.grassmann import Grassmann
-from privest.metadata import VectorsMetadata
-from privest.privacy.calibration import mu_for
-from privest.privacy.cost import PrivacyTarget
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
-from privest.records import Records
-from privest.tables.columns import Column
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from testing.noise import ScaledNoise, ScriptedNoise
 
 N, TARGET = 6_000, PrivacyTarget(1.0, 6_000**-1.5)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from privest.arrays import lengths
+from privest.data.records import CHUNK, Records
 from privest.estimators.subspace import losses, reaper_losses, sketch
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
 from privest.estimators.subspace.distances import DistanceHistogram
@@ -27,11 +28,10 @@ from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.estimators.subspace.spherical import on_sphere
-from privest.manifolds.grassmann import Grassmann
-from privest.privacy import grid
+from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.privacy import clipped_sums
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import noisy_sum
-from privest.records import CHUNK, Records
 from testing.hostile_rows import EXTREMES, PlacedCase, frame, total
 from testing.neighbours import furthest_pair, worst_move
 from testing.noise import ScriptedNoise
@@ -328,7 +328,7 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(kind, dim, rank):
         (Reaper(dim), Relaxation(projection(dim, rank)), 1.0),
         (Reaper(rank), Relaxation(0.5 * np.eye(rank), None, v), 1.0),
     ]:
-        stated = grid._chunk_error(clip, statistic.size, 0.0)
+        stated = clipped_sums._chunk_error(clip, statistic.size, 0.0)
         assert stated <= 3e-9 * clip
         error = total(statistic, point, rows, clip) - summed_exactly(statistic, point, rows, clip)
         assert np.sqrt((error * error).sum()) <= stated

@@ -13,9 +13,9 @@ import onnxruntime
 import pandas as pd
 import pytest
 
-from privest.metadata import LabelledMetadata
-from privest.tables.columns import day_of
-from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.metadata import LabelledMetadata
+from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
+from privest.data.tables import day_of
 from privest_service.datasets.schemas import SCHEMA
 from testing import penguin_files
 from testing.server import Caller, Server, body_of

@@ -10,8 +10,8 @@ from scipy.special import expit, softmax
 
 from privest.arrays import Array, SymmetricCoordinates, seen_by
 from privest.estimators.linear_model.losses.logistic import Classifier
-from privest.few_columns import second_moment
-from privest.privacy.statistic import Opposable
+from privest.kernels import second_moment
+from privest.privacy.clipped_sums import Opposable
 
 _FARTHEST = 1e3
 """Length over the bound beyond which rows count as being there."""

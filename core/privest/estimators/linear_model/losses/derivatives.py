@@ -7,8 +7,7 @@ import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates
 from privest.estimators.linear_model.losses.smooth import SmoothLoss
-from privest.privacy.clipping import any_floats, clipped_sum
-from privest.privacy.statistic import Opposable
+from privest.privacy.clipped_sums import Opposable, any_floats, clipped_sum
 
 _BLOCK = 2**17
 """Numbers in Hessians that are made at a time: they stay in the cache, and there is room for them."""

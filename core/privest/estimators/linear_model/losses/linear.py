@@ -13,8 +13,8 @@ import numpy as np
 from privest.arrays import Array, SymmetricCoordinates, lengths
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses.scalar import GemanMcClure, ScalarLoss
-from privest.few_columns import second_moment
-from privest.privacy.clipping import any_floats
+from privest.kernels import second_moment
+from privest.privacy.clipped_sums import any_floats
 
 _PENALTY = GemanMcClure(1.0)
 """Penalty on a weight: w²/(1 + w²) is twice its value."""

@@ -9,8 +9,8 @@ from scipy.special import expit, softmax
 
 from privest.arrays import Array, SymmetricCoordinates, lengths, seen_by
 from privest.estimators.linear_model.feature_map import FeatureMap, ProjectedMap
-from privest.few_columns import second_moment
-from privest.privacy.statistic import Opposable
+from privest.kernels import second_moment
+from privest.privacy.clipped_sums import Opposable
 
 _FURTHEST = 1e100
 """Largest weight: products with rows no longer than float64 can square stay finite."""

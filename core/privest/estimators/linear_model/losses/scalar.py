@@ -10,7 +10,7 @@ from numpy.polynomial import Polynomial
 from scipy.special import expit
 
 from privest.arrays import Array
-from privest.privacy.clipping import any_floats
+from privest.privacy.clipped_sums import any_floats
 
 
 class ScalarLoss(Protocol):

@@ -6,9 +6,9 @@ from math import asin, sqrt
 import numpy as np
 
 from privest.arrays import Array, lengths
+from privest.data.tables import Truths
 from privest.estimators.linear_model.feature_map import FeatureMap
-from privest.privacy.clipping import any_floats
-from privest.tables.recipe import Truths
+from privest.privacy.clipped_sums import any_floats
 
 _RATIO = 2.5
 """ω, weight of the squares: they come free up to 2.77."""

@@ -1,1 +1,0 @@
-"""Private bounds of columns and of distances: where most records are, and their quantiles."""
