@@ -37,11 +37,11 @@ from privest import memo
 from privest.arrays import Array, lengths
 from privest.data.metadata import DatasetMetadata
 from privest.estimators import federation
-from privest.estimators.frechet_mean import frechet_mean, intervals
+from privest.estimators.frechet_mean import column_means, frechet_mean
 from privest.estimators.frechet_mean import losses as mean_losses
 from privest.estimators.frechet_mean.column_means import ColumnSum
-from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
+from privest.estimators.frechet_mean.radius_search import DistanceCounts
 from privest.estimators.linear_model import spider_schedule
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses import derivatives, linear, logistic
@@ -1177,8 +1177,8 @@ def _without_claim(name: str) -> Plant:
 
 def _at_level_90() -> Plant:
     """Radii of several numbers that hold in nine of ten runs."""
-    quantile = intervals.chdtri
-    return _put(intervals, "chdtri", lambda freedom, tail: quantile(freedom, 2 * tail))
+    quantile = column_means.chdtri
+    return _put(column_means, "chdtri", lambda freedom, tail: quantile(freedom, 2 * tail))
 
 
 def _of_rounding() -> Iterator[Mutant]:

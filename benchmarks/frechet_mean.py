@@ -15,7 +15,7 @@ from privest.data.metadata import PointsMetadata
 from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanPlan, FrechetMeanSpec
-from privest.estimators.frechet_mean.schedule import TYPICAL, hessian_bounds
+from privest.estimators.frechet_mean.gradient_solvers import TYPICAL, hessian_bounds
 from privest.manifolds import Manifold
 from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.clipped_sums import clipped_sum

@@ -16,8 +16,7 @@ from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.manifolds import Manifold
-from privest.optim.ball import Ball
-from privest.optim.gradient_descent import gradient_descent
+from privest.optim.descent import Ball, gradient_descent
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.clipped_sums import Statistic
 from privest.privacy.gate import Gate

@@ -14,7 +14,7 @@ from privest.data.metadata import PointsMetadata
 from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
-from privest.estimators.frechet_mean.schedule import hessian_bounds
+from privest.estimators.frechet_mean.gradient_solvers import hessian_bounds
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from testing.exact_mean import exact_mean

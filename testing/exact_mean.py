@@ -8,7 +8,7 @@ import numpy as np
 
 from privest.arrays import Array, lengths
 from privest.data.records import Records, blocks
-from privest.estimators.frechet_mean.schedule import hessian_bounds
+from privest.estimators.frechet_mean.gradient_solvers import hessian_bounds
 from privest.manifolds import Manifold
 
 _SHORTER = 0.9

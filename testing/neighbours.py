@@ -19,7 +19,6 @@ from privest.data.metadata import PointsMetadata
 from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
 from privest.data.tables import Column, Recipe
 from privest.estimators.frechet_mean.column_means import ColumnSum
-from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.estimators.frechet_mean.histogram import DistanceShares
 from privest.estimators.frechet_mean.losses import (
     CandidateDistances,
@@ -27,7 +26,7 @@ from privest.estimators.frechet_mean.losses import (
     SquaredDistance,
     SquaredDistanceChange,
 )
-from privest.estimators.frechet_mean.ranges import Range
+from privest.estimators.frechet_mean.radius_search import DistanceCounts, Range
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf

@@ -14,7 +14,7 @@ from privest import memo
 from privest.memo import fresh_memo, memoized
 
 FOR_EVER = {
-    "distances._laws": "constants",
+    "radius_search._laws": "constants",
     "kernels.library": "a compiled library",
     "matrix_logarithm.library": "a compiled library",
     "options.declared": "annotations of classes",

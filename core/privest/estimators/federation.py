@@ -21,8 +21,7 @@ from privest.arrays import Array
 from privest.data.metadata import DatasetMetadata
 from privest.estimators.base import BasePlan, Finding
 from privest.estimators.uncertainty import ExpectedError
-from privest.optim.joined import Exchange, Joined, Replayed
-from privest.optim.pooled import Pooled
+from privest.optim.pooling import Exchange, Joined, Pooled, Replayed
 from privest.privacy.accounting import Cost, PrivacyTarget, epsilon_for, epsilon_within, mu_for
 from privest.privacy.budget import certified, gaussian_budgets, left_of
 from privest.privacy.clipped_sums import AnyStatistic

@@ -17,7 +17,7 @@ from privest.estimators.federation import Federated, Part, Plan
 from privest.estimators.linear_model.classifier_selection import SelectionPlan
 from privest.estimators.registry import ESTIMATORS
 from privest.memo import fresh_memo
-from privest.optim.joined import Exchange
+from privest.optim.pooling import Exchange
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.mechanisms import is_for
 from privest.privacy.oracle import Oracle

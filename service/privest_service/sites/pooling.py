@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session, aliased
 
 from privest.arrays import Array
-from privest.optim.pooled import weighted
+from privest.optim.pooling import weighted
 from privest_service.estimates.questions import MOST_NUMBERS
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job, SiteAnswer, SitePart

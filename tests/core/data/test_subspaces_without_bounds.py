@@ -11,7 +11,7 @@ from privest.estimators import federation
 from privest.estimators.subspace.matrix_completion import MATRIX_COMPLETION, MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
 from privest.manifolds.stiefel_grassmann_oblique import Grassmann
-from privest.optim.pooled import Pooled
+from privest.optim.pooling import Pooled
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from testing.noise import ScaledNoise

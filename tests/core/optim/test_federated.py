@@ -12,7 +12,7 @@ from privest import manifolds
 from privest.data.records import Records
 from privest.estimators.subspace.losses import Absolute, Squared, SubspaceDistance, SubspaceQuery
 from privest.optim.federated import Rounds, damping, owners_descent, takes_part
-from privest.optim.pooled import Pooled
+from privest.optim.pooling import Pooled
 from privest.privacy.oracle import Oracle
 from testing import completion
 from testing.exact_mean import exact_mean

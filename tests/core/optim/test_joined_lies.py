@@ -15,7 +15,7 @@ from privest.estimators import federation
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.linear_model.losses.logistic import Classifier
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.optim import joined
+from privest.optim import pooling
 from privest.privacy import clipped_sums
 from privest.privacy.mechanisms import NoisySum
 from testing.hostile_rows import EXTREMES, each_alone
@@ -113,5 +113,5 @@ def test_weights_that_go_anywhere_are_seen(monkeypatch):
 
 def test_answers_of_any_size_lead_nowhere_either(monkeypatch):
     """Statistics are total in their points: this holds without the bound on what a site answers, too."""
-    monkeypatch.setattr(joined, "_FURTHEST", np.inf)
+    monkeypatch.setattr(pooling, "_FURTHEST", np.inf)
     assert not caught(SUBSPACE, LARGEST)

@@ -16,11 +16,16 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.data.records import CHUNK
-from privest.estimators.frechet_mean.excess import nodes_within
-from privest.estimators.frechet_mean.histogram import Histogram, with_outside
+from privest.estimators.frechet_mean.gradient_solvers import (
+    ProblemBounds,
+    Schedule,
+    SolverPlan,
+    distance_shares,
+    longest,
+)
+from privest.estimators.frechet_mean.histogram import Histogram, nodes_within, with_outside
 from privest.estimators.frechet_mean.losses import CandidateDistances, ScaledGradient
-from privest.estimators.frechet_mean.planning import ProblemBounds, SolverPlan, distance_shares, longest
-from privest.estimators.frechet_mean.ranges import Range
+from privest.estimators.frechet_mean.radius_search import Range
 from privest.estimators.frechet_mean.region import (
     EDGE,
     SEVERAL,
@@ -30,10 +35,9 @@ from privest.estimators.frechet_mean.region import (
     uncertainty,
     unseen,
 )
-from privest.estimators.frechet_mean.schedule import Schedule
 from privest.estimators.uncertainty import Uncertainty
 from privest.manifolds import Manifold
-from privest.optim.ball import Ball
+from privest.optim.descent import Ball
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import AlternativeSum, NoisySum, SampledSum

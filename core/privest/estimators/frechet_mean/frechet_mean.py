@@ -14,36 +14,103 @@ from privest.estimators.base import BasePlan, Estimator, least_noisy, require
 from privest.estimators.frechet_mean import adaptive_clip
 from privest.estimators.frechet_mean import column_means as column_means_solver
 from privest.estimators.frechet_mean.adaptive_clip import AdaptiveMean, Run
-from privest.estimators.frechet_mean.forecast import MeanError, expected_error
-from privest.estimators.frechet_mean.frechet_mean_spec import FrechetMeanSpec
-from privest.estimators.frechet_mean.given_clip import Facts, checked, last_step
-from privest.estimators.frechet_mean.planning import (
+from privest.estimators.frechet_mean.fixed_clip import Facts, MeanError, checked, expected_error, last_step
+from privest.estimators.frechet_mean.gradient_solvers import (
     SUMS,
     ProblemBounds,
     Solver,
     SolverPlan,
     diagnosed,
     full_gradients,
+    hessian_bounds,
     random_batches,
     statistics,
     variance_reduced_batches,
     why_full_gradients,
 )
-from privest.estimators.frechet_mean.ranges import Range
-from privest.estimators.frechet_mean.schedule import hessian_bounds
+from privest.estimators.frechet_mean.radius_search import Range
 from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
 from privest.manifolds import Embedded, Euclidean, Manifold, compact
-from privest.optim.ball import Ball
+from privest.optim.descent import Ball, gradient_descent
 from privest.optim.federated import APART, LocalSteps, Rounds, ServerStep, owners_descent
-from privest.optim.gradient_descent import gradient_descent
-from privest.optim.loops import MOST_STEPS, AskedLoops, Epochs
-from privest.optim.variance_reduction import variance_reduced
-from privest.options import Doc
+from privest.optim.variance_reduction import MOST_STEPS, AskedLoops, Epochs, FullNoise, variance_reduced
+from privest.options import Doc, Option, Options
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import certified
 from privest.privacy.clipped_sums import AnyStatistic
-from privest.privacy.mechanisms import NoisySum, Release
+from privest.privacy.mechanisms import NoisySum, Release, Scheme
 from privest.privacy.oracle import Oracle
+
+
+@dataclass(frozen=True)
+class FrechetMeanSpec(Options):
+    """A Fréchet mean to be estimated; of its choices, what is left out follows from public facts."""
+
+    start: Annotated[
+        NestedList | None, Option("first iterate, as nested lists; the public centre by default")
+    ] = None
+    clip: Annotated[
+        float | None,
+        Option(
+            "C₀, the distance by which one record pulls at most; by default `rgd` finds one in the run, and "
+            "others take the public radius",
+            gt=0,
+            le=1e6,
+        ),
+    ] = None
+    step_size: Annotated[float | None, Option("η of every step", gt=0, le=100)] = None
+    steps: Annotated[int | None, Option("number of steps; of `rsvrg` in an epoch", ge=1)] = None
+    solver: Annotated[
+        Solver | None,
+        Option(
+            "of columns of a table one sum over their declared bounds (`noisy-sum`), by default with closer "
+            "bounds where these surely win (`clipped-sum`); of other data full gradients (`rgd`, the "
+            "default), random batches (`rsgd`), or both (`rsvrg`)"
+        ),
+    ] = None
+    rate: Annotated[float | None, Option("probability of a record in a batch", gt=0, le=1)] = None
+    sampling: Annotated[Scheme, Option("how batches are drawn")] = "poisson"
+    epochs: Annotated[int | None, Option("of `rsvrg`: number of epochs, S", ge=1)] = None
+    restarts: Annotated[int | None, Option("of `rsvrg`: number of restarts, K", ge=1)] = None
+    clip_change: Annotated[
+        float | None,
+        Option(
+            "of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by default it and the "
+            "loops are those of the least expected error, and C₀ with restarts or noise at every step",
+            gt=0,
+            le=1e6,
+        ),
+    ] = None
+    full_noise: Annotated[
+        FullNoise, Option("of `rsvrg`: noise on full gradients once an epoch, or at every step")
+    ] = "epoch"
+    local_steps: LocalSteps = 1
+    server_step: ServerStep = 1.0
+    diagnostics: Annotated[
+        bool,
+        Option(
+            "whether to spend a tenth of the budget or two on how far the answer may be off; without it "
+            "nothing is told of what the clip cuts off, and no clip is found",
+            omit_default=True,
+        ),
+    ] = True
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nothing but the solver was chosen."""
+        return self == FrechetMeanSpec(solver=self.solver)
+
+    @property
+    def finds_clip(self) -> bool:
+        """Whether nothing was asked for that a descent which finds its clip would not keep to."""
+        chosen = (self.clip, self.steps, self.step_size)
+        return (
+            self.diagnostics
+            and chosen == (None,) * 3
+            and self.local_steps == 1
+            and self.solver in (None, "rgd")
+        )
+
 
 _BATCHES = ("rsgd", "rsvrg")
 """Solvers that see random batches."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.data.tables import Recipe, listed
-from privest.estimators.frechet_mean.distances import NODES, RATIOS, Distances
-from privest.estimators.frechet_mean.tails import Tail
+from privest.estimators.frechet_mean.radius_search import NODES, RATIOS, Distances, Tail
 from privest.estimators.range_finding.column_ranges import ColumnCounts, ColumnRanges, FoundColumns, Truths
 from privest.estimators.range_finding.projections import Coordinates, Viewed
 from privest.privacy.budget import PrivacyBudget

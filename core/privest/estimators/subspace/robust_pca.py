@@ -21,7 +21,7 @@ from privest.estimators.subspace.robust_pca_run import run
 from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, leaves_open
 from privest.estimators.subspace.schedule import right_angles, small_gap_error
 from privest.optim.federated import APART
-from privest.optim.loops import Epochs
+from privest.optim.variance_reduction import Epochs
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import BATCH, LEAST_RATE, certified
 from privest.privacy.mechanisms import Release

@@ -8,7 +8,7 @@ from privest.data.metadata import VectorsMetadata
 from privest.estimators.subspace.plan import AngleError, NamedRows, SubspacePlan
 from privest.estimators.subspace.robust_pca_planning import statistics_of
 from privest.estimators.subspace.robust_pca_spec import Loss, Solver, Start
-from privest.optim.loops import Epochs
+from privest.optim.variance_reduction import Epochs
 from privest.options import Doc
 from privest.privacy.clipped_sums import AnyStatistic
 

@@ -9,8 +9,8 @@ from math import fsum, sqrt
 import numpy as np
 
 from privest.data.metadata import VectorsMetadata
+from privest.estimators.frechet_mean.gradient_solvers import schedule
 from privest.estimators.frechet_mean.losses import SquaredDistance
-from privest.estimators.frechet_mean.schedule import schedule
 from privest.estimators.range_finding.column_scales import ColumnScales
 from privest.estimators.subspace.candidates import CandidateGradients, CandidateScores
 from privest.estimators.subspace.column_center import CenterSum
@@ -42,8 +42,7 @@ from privest.estimators.subspace.second_moment import SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.manifolds.euclidean import Euclidean
 from privest.optim.federated import damping
-from privest.optim.loops import AskedLoops, Epochs
-from privest.optim.loops_planning import LoopBounds, plan_loops
+from privest.optim.variance_reduction import AskedLoops, Epochs, LoopBounds, plan_loops
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.clipped_sums import AnyStatistic

@@ -44,7 +44,7 @@ from privest.estimators.subspace.two_descents import DescentSchedule, two_descen
 from privest.estimators.uncertainty import Uncertainty
 from privest.manifolds.euclidean import Euclidean
 from privest.manifolds.stiefel_grassmann_oblique import Grassmann
-from privest.optim.ball import Ball, Walk
+from privest.optim.descent import Ball, Walk
 from privest.optim.variance_reduction import variance_reduced
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle

@@ -14,9 +14,8 @@ from privest.data.records import Records
 from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
 from privest.data.tables import Column
 from privest.estimators import federation
-from privest.estimators.frechet_mean.column_means import ColumnSum
+from privest.estimators.frechet_mean.column_means import ColumnSum, coordinate_radius
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec, plan
-from privest.estimators.frechet_mean.intervals import coordinate_radius
 from privest.estimators.range_finding.column_scales import Columns
 from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate

@@ -10,8 +10,8 @@ from privest.data.metadata import PointsMetadata
 from privest.data.records import Records, Repeated
 from privest.estimators import federation
 from privest.estimators.frechet_mean import frechet_mean
-from privest.estimators.frechet_mean.distances import NODES, DistanceCounts, Distances
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec, Mean
+from privest.estimators.frechet_mean.radius_search import NODES, DistanceCounts, Distances
 from privest.manifolds import Euclidean
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate

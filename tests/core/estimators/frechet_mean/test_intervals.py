@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privest.arrays import Array
-from privest.estimators.frechet_mean.intervals import coordinate_radius, joint_radius
+from privest.estimators.frechet_mean.column_means import coordinate_radius, joint_radius
 from privest.privacy.mechanisms import NoisySum, noisy_sum
 
 DRAWS = 40_000

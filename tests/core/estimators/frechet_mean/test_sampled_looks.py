@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from privest.arrays import Array
-from privest.estimators.frechet_mean.excess import NODES, excess_bounds
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec, plan
+from privest.estimators.frechet_mean.histogram import NODES, excess_bounds
 from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.mechanisms import NoisySum, SampledSum
 from testing.ordinary_columns import Case, answers, number

@@ -8,9 +8,8 @@ from privest.data.metadata import PointsMetadata
 from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
-from privest.optim.ball import Ball
-from privest.optim.loops import Epochs
-from privest.optim.variance_reduction import variance_reduced
+from privest.optim.descent import Ball
+from privest.optim.variance_reduction import Epochs, variance_reduced
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 

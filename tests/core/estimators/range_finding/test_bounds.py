@@ -11,7 +11,7 @@ from privest.data.tables import Column
 from privest.estimators import federation
 from privest.estimators.range_finding import bounds
 from privest.estimators.range_finding.bounds import BOUNDS, BoundsSpec
-from privest.optim.pooled import Pooled
+from privest.optim.pooling import Pooled
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from testing.noise import ScaledNoise

@@ -1,16 +1,19 @@
-"""How far the records are from a point: a noisy histogram of logarithmic distances, and how it is read."""
+"""Private search for the distances of records: how far they are from a point, and how far at most."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, inf, log, sqrt
+from math import ceil, exp, inf, log, log2, sqrt
 
 import numpy as np
 from scipy.special import ndtr
 
 from privest.arrays import Array, lengths
 from privest.manifolds import Manifold
+from privest.optim.descent import Ball
 from privest.privacy.clipped_sums import any_floats
+from privest.privacy.mechanisms import Release
+from privest.privacy.oracle import Oracle
 
 _PER_OCTAVE = 3
 
@@ -257,3 +260,146 @@ def _laws() -> tuple[Array, Array]:
         # The mean of an excess is the integral of the share that is beyond.
         further.append(survival(past - places[:, None]) / 2 @ (step * np.exp(past)))
     return np.stack(found), np.stack(further)
+
+
+_INDICES = np.array([1.75, 2.5, 4.0, 8.0])
+"""Powers by which the share of records further off may fall, equally likely at first. On real tables the
+values of amounts and counts have indices about 2; the largest one stands for columns that are bounded."""
+
+_SEEN = 4.0
+"""Deviations of the noise on it from which on a share of records stands out."""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What may be beyond the furthest distance at which records stand out of the noise of a histogram.
+
+    Laws of distances tie what is far off to the many records that are not: ties and filled gaps among these
+    decide then on a tail that noise hides. A power of the distance goes on from what is seen, as the
+    estimates of Hill (1975) do, and asks nothing of the bulk.
+
+    Attributes:
+        edge: the distance from which on it goes, or 0 if no records stand out.
+        share: of the records that are further.
+        weights: (indices,) how likely each index is.
+    """
+
+    edge: float
+    share: float
+    weights: Array
+
+    @classmethod
+    def read(cls, released: Array, deviation: float, reach: float) -> "Tail":
+        """Read a released histogram.
+
+        Args:
+            released: (NODES,) noisy shares, from the reach downwards.
+            deviation: standard deviation of the noise on each.
+            reach: distance of the first.
+        """
+        beyond = np.cumsum(released)
+        seen = np.flatnonzero(beyond > _SEEN * deviation * np.sqrt(np.arange(len(beyond)) + 1))
+        if not len(seen):
+            return cls(0.0, 0.0, np.full(len(_INDICES), 1 / len(_INDICES)))
+        last = int(seen[0])
+        # A record counts at the two nodes that it is between, in the mean at those that are half a node off.
+        ends = reach * RATIOS[: last + 1] * exp(-SPACING / 2)
+        edge, share = float(ends[-1]), min(float(beyond[last]), 1.0)
+        further = share * (edge / ends[:-1]) ** _INDICES[:, None]
+        expected = np.diff(further, axis=1, prepend=0.0)
+        fit = -0.5 * np.sum((released[:last] - expected) ** 2, axis=1) / deviation**2
+        weights = np.exp(fit - fit.max())
+        return cls(edge, share, weights / weights.sum())
+
+    def excess(self, clip: float) -> float:
+        """How far the records are beyond a clip in the mean: root mean square over the indices."""
+        if not self.share:
+            return 0.0
+        start = max(clip, self.edge)
+        further = self.share * (self.edge / start) ** _INDICES * start / (_INDICES - 1)
+        return sqrt(float(self.weights @ further**2))
+
+
+_OCTAVES = 4
+"""Between neighbouring nodes."""
+
+_ABOVE, _BELOW = 16, 28
+"""Octaves by which a declared radius may be too small, and too large."""
+
+_ANYWHERE = 332
+"""Octaves above and below 1: all that squares of float64 can hold, from 1e-100 to 1e100."""
+
+_TYPICAL, _NOTABLE = 0.6, 0.25
+"""Share of the records that the fullest node has, and the share of that which another node needs to count."""
+
+_WIDER = 64.0
+"""Radius of the ball over the typical distance, which is a node: records between two nodes may be 16 times as
+far, and some further."""
+
+_SURE = 4.5
+"""Standard deviations of noise that such a node must have, too."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a run finds out about the distances of the records from its start.
+
+    Attributes:
+        manifold: where they are.
+        radius: that is declared, or the manifold's own.
+        is_declared: whether it is declared.
+    """
+
+    manifold: Manifold
+    radius: float
+    is_declared: bool
+
+    @property
+    def _above(self) -> int:
+        """Number of nodes above the radius."""
+        widest = log2(2 * self.manifold.widest_radius / self.radius)
+        octaves = min(_ABOVE if self.is_declared else _ANYWHERE - log2(self.radius), max(widest, 0.0))
+        return ceil(octaves / _OCTAVES)
+
+    @property
+    def counts(self) -> DistanceCounts:
+        """The statistic of the histogram."""
+        below = _BELOW if self.is_declared else _ANYWHERE + log2(self.radius)
+        nodes = self._above + ceil(below / _OCTAVES) + 1
+        about = "the share of records at each order of magnitude"
+        return DistanceCounts(self.manifold, about, nodes, _OCTAVES)
+
+    @property
+    def top(self) -> float:
+        """The largest distance that it tells apart."""
+        return self.radius * 2.0 ** (_OCTAVES * self._above)
+
+    def read(self, released: Array, deviation: float) -> float:
+        """The typical distance, to within a node: of the furthest node that many records are at.
+
+        Where noise hides all nodes it is the declared radius or, if there is none, near the manifold's own.
+
+        Args:
+            released: (nodes,) noisy shares.
+            deviation: standard deviation of the noise on each.
+        """
+        notable = released >= max(_NOTABLE * float(released.max()), _SURE * deviation)
+        if notable.any():
+            place = int(np.argmax(notable))
+        elif self.is_declared:
+            place = self._above
+        else:
+            away = np.abs(np.arange(len(released)) - self._above)
+            place = int(np.argmax(_TYPICAL * released / deviation**2 - 2 * np.log1p(away)))
+        return self.top * 2.0 ** (-_OCTAVES * place)
+
+    def ball(self, gate: Oracle, start: Array, release: Release) -> Ball:
+        """Return a ball about the start that holds the records at typical distances, and ones further off.
+
+        Args:
+            gate: releases the histogram, as the statistic `range`.
+            start: (*shape) its centre.
+            release: of the histogram.
+        """
+        typical = self.read(gate.mean((start, self.top), "range"), release.deviation)
+        return Ball(self.manifold, start, min(_WIDER * typical, self.manifold.widest_radius))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privest.optim.loops import AskedLoops, Epochs, LoopProblem, best_loops, predicted
+from privest.optim.variance_reduction import AskedLoops, Epochs, LoopProblem, best_loops, predicted
 
 FACTS = LoopProblem(distance=2.0, clip=0.75, hessian=1.0, unit=1e-3, mu_squared=0.01, rate=0.15)
 

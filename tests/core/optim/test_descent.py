@@ -8,9 +8,8 @@ from privest.data.metadata import PointsMetadata
 from privest.data.records import Records
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
-from privest.estimators.frechet_mean.schedule import hessian_bounds, schedule
-from privest.optim.ball import Ball
-from privest.optim.gradient_descent import gradient_descent
+from privest.estimators.frechet_mean.gradient_solvers import hessian_bounds, schedule
+from privest.optim.descent import Ball, gradient_descent
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 

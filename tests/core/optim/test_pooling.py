@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from privest.estimators import federation
-from privest.optim.joined import Joined
-from privest.optim.pooled import weighted
+from privest.optim.pooling import Joined, weighted
 from testing.noise import ScaledNoise
 from testing.server import HANG_GUARD
 from tests.core.estimators import test_federation as cases

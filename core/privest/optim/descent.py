@@ -1,4 +1,4 @@
-"""The public ball in which an estimate is searched, and walks that stay in it."""
+"""Noisy Riemannian gradient descent, and the public ball in which iterates stay."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -7,6 +7,7 @@ import numpy as np
 
 from privest.arrays import Array, lengths
 from privest.manifolds import Manifold
+from privest.privacy.oracle import Oracle
 
 _SURE = 1 - 1e-9
 """Factor on the radius. It covers the rounding of a walk's length."""
@@ -58,3 +59,25 @@ class Walk:
         self._reach += length
         if self._reach > ball.radius * _SURE:
             self.point, self._reach = ball.nearest(self.point)
+
+
+def gradient_descent(ball: Ball, gate: Oracle, *, start: Array, step_size: float, steps: int) -> Array:
+    """DP-RGD or DP-RSGD, as the gate's plan says: w ← Exp_w(−η·noisy gradient).
+
+    Args:
+        ball: the ball that the iterates stay in.
+        gate: answers with noisy negative gradients.
+        start: (*shape) first iterate.
+        step_size: η.
+        steps: how many, for each of which the plan has an answer.
+
+    Returns:
+        (*shape) the last iterate.
+
+    References:
+        Utpala et al. (2023), Section 5.3.
+    """
+    walk = Walk(ball, start)
+    for _ in range(steps):
+        walk.step(step_size * gate.mean(walk.point))
+    return walk.point

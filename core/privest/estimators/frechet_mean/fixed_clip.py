@@ -1,11 +1,14 @@
-"""How far the answer of a descent with a given clip may be off, from a last look at the distances."""
+"""The error of a mean of points with a fixed clip: its forecast, and what a run releases of it."""
 
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import hypot, inf, sqrt
+from typing import Annotated
 
 import numpy as np
+from scipy.special import chdtri, gammaincinv
 
 from privest.arrays import Array
+from privest.estimators.frechet_mean.gradient_solvers import ProblemBounds
 from privest.estimators.frechet_mean.histogram import Histogram, with_outside
 from privest.estimators.frechet_mean.region import (
     EDGE,
@@ -17,10 +20,44 @@ from privest.estimators.frechet_mean.region import (
     uncertainty,
     unseen,
 )
-from privest.estimators.uncertainty import Uncertainty
-from privest.optim.ball import Ball
+from privest.estimators.uncertainty import ExpectedError, Uncertainty
+from privest.optim.descent import Ball
+from privest.options import Doc
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
+
+
+@dataclass(frozen=True)
+class MeanError(ExpectedError):
+    """Geodesic distance by which the noise alone moves the answer, where the clip does not bind."""
+
+    standard_deviation: Annotated[float, Doc("root mean square distance")]
+    radius_95: Annotated[float, Doc("not exceeded with probability 0.95")]
+
+    def each_direction(self, dim: int) -> float:
+        """Standard deviation in each direction of the normal law with this `radius_95`."""
+        return self.radius_95 / sqrt(float(chdtri(dim, 0.05)))
+
+
+def expected_error(deviation: float, last: Release, bounds: ProblemBounds, *, found: bool) -> MeanError:
+    """The quantile by the law of the last step's noise, and how much worse it may come."""
+    dim = bounds.space.dim
+    if last.noise == "gaussian":
+        ratio = sqrt(float(chdtri(dim, 0.05)) / dim)
+    else:
+        ratio = float(gammaincinv(last.size, 0.95)) / sqrt(last.size * (last.size + 1))
+    radius = ratio * deviation
+    if found:
+        assumes = (
+            f"the records are within {bounds.radius:.3g} of their mean; the error is in proportion to how "
+            "far they are. Unfavourable: twice as far, and clipping moves as much as noise"
+        )
+        return MeanError(deviation, radius, assumes=assumes, unfavourable=2 * sqrt(2) * radius)
+    assumes = (
+        f"no record is further than the clip, {bounds.clip:.3g}, from the mean. Unfavourable: half of "
+        "the records are twice as far, all in one direction"
+    )
+    return MeanError(deviation, radius, assumes=assumes, unfavourable=hypot(radius, 0.5 * bounds.clip))
 
 
 @dataclass(frozen=True)
