@@ -42,9 +42,8 @@ from privest.estimators.frechet_mean import losses as mean_losses
 from privest.estimators.frechet_mean.column_means import ColumnSum
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.radius_search import DistanceCounts
-from privest.estimators.linear_model import spider_schedule
 from privest.estimators.linear_model.feature_map import FeatureMap
-from privest.estimators.linear_model.losses import derivatives, linear, logistic
+from privest.estimators.linear_model.losses import logistic
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.linear_model.losses.scores import RightAnswersOfEach
@@ -56,7 +55,6 @@ from privest.estimators.range_finding.column_scales import Standardised
 from privest.estimators.subspace import (
     column_center,
     completion_means,
-    reaper_losses,
     robust_pca,
     second_moment,
 )
@@ -80,6 +78,7 @@ from privest.privacy.gate import ChunkSum, Gate, Prefixes
 from privest.privacy.matrix_mechanism import PrefixSums
 from privest.privacy.mechanisms import NoisySum, SampledSum, SubsampledRun, SubsampledSum
 from privest.privacy.noise import SystemNoise
+from privest_papers import nonconvex_losses, reaper, spider_schedule, subspace_rsvrg
 from privest_service.database import views
 from privest_service.estimates import worker
 from privest_service.estimates.cluster import attempt
@@ -313,7 +312,7 @@ def _apart(self: SquaredDistanceChange, point: tuple[Array, Array], rows: Array,
 
 
 def _apart_on_subspaces(
-    self: subspace_losses.SubspaceDistanceChange, point: tuple[Any, Any], rows: Array, clip: float
+    self: subspace_rsvrg.SubspaceDistanceChange, point: tuple[Any, Any], rows: Array, clip: float
 ) -> Array:
     """Both gradients clipped, then subtracted."""
     each = subspace_losses.SubspaceDistance(self.dim, self.rank)
@@ -397,7 +396,7 @@ def _of_records() -> Iterator[Mutant]:
         "subspace-clipped-apart",
         "two gradients of a subspace clipped, not their difference (Utpala et al. 2023)",
         "diameter-subspace-distance-change",
-        _put(subspace_losses.SubspaceDistanceChange, "clipped_sum", _apart_on_subspaces),
+        _put(subspace_rsvrg.SubspaceDistanceChange, "clipped_sum", _apart_on_subspaces),
     )
     yield Mutant(
         "moment-diameter",
@@ -415,7 +414,9 @@ def _of_records() -> Iterator[Mutant]:
         "bounds-assumed",
         "G and M of a loss taken for granted (Liu and Talwar 2025)",
         "diameter-gradients",
-        _put(derivatives, "_clipped_mean", lambda vectors, point, *_: vectors.sum(axis=0) / point.records),
+        _put(
+            nonconvex_losses, "_clipped_mean", lambda vectors, point, *_: vectors.sum(axis=0) / point.records
+        ),
         quick=False,
     )
     yield Mutant(
@@ -429,7 +430,9 @@ def _of_records() -> Iterator[Mutant]:
         "curvature-one-sided",
         "√2·b for a + b, of Hessians",
         "diameter-clipped-hessian",
-        _put(linear.ClippedHessian, "diameter", lambda self, clip: sqrt(2.0) * min(self.most, clip)),
+        _put(
+            nonconvex_losses.ClippedHessian, "diameter", lambda self, clip: sqrt(2.0) * min(self.most, clip)
+        ),
         quick=False,
     )
     yield Mutant(
@@ -546,10 +549,10 @@ def _cheapest(releases: Iterable[Any]) -> tuple[list[Any], list[list[Any]]]:
     return shared, [min(alternatives, key=lambda each: sum(r.cost.mu_squared for r in each))]
 
 
-_residuals = reaper_losses._residuals
+_residuals = reaper._residuals
 
 
-def _in_a_long_frame(point: reaper_losses.Relaxation, rows: Array) -> tuple[Array, Array, Array]:
+def _in_a_long_frame(point: reaper.Relaxation, rows: Array) -> tuple[Array, Array, Array]:
     """What REAPER sees of rows, with a frame that is not orthonormal."""
     wider = copy(point)
     if point.frame is not None:  # past the check that columns are orthonormal
@@ -628,13 +631,13 @@ def _of_errors() -> Iterator[Mutant]:
         "relaxation-diameter",
         "1.3·C for √2·C, of REAPER's gradients",
         "diameter-reaper",
-        _put(reaper_losses.Reaper, "diameter", lambda _, clip: 1.3 * clip),
+        _put(reaper.Reaper, "diameter", lambda _, clip: 1.3 * clip),
     )
     yield Mutant(
         "relaxation-frame",
         "REAPER within a frame whose columns are a tenth too long",
         "diameter-reaper",
-        _put(reaper_losses, "_residuals", _in_a_long_frame),
+        _put(reaper, "_residuals", _in_a_long_frame),
     )
     units = Standardised.clipped_sum
     yield Mutant(
@@ -831,7 +834,7 @@ def _of_batches() -> Iterator[Mutant]:
     yield Mutant(
         "amplified",
         "qε for the ε of a batch",
-        "tests/core/estimators/linear_model/test_acceleration_accounting.py::test_laplace_batches_cost_less_than_the_worst_of_their_amplified_epsilon",
+        "tests/papers/test_acceleration_accounting.py::test_laplace_batches_cost_less_than_the_worst_of_their_amplified_epsilon",
         _put(core_mechanisms, "amplified", lambda epsilon, rate, _: rate * epsilon),
     )
 
@@ -919,8 +922,7 @@ def _of_streams() -> Iterator[Mutant]:
     yield Mutant(
         "curvature-unpaid",
         "a tenth of the noise on the Hessian at the answer of spider",
-        "tests/core/estimators/linear_model/test_spider.py::"
-        "test_plans_fit_their_budget_and_their_records_or_say_what_would",
+        "tests/papers/test_spider.py::test_plans_fit_their_budget_and_their_records_or_say_what_would",
         _put(spider_schedule, "_whole_hessians", _with_little_noise),
     )
     yield Mutant(
@@ -1435,7 +1437,7 @@ PLANTED = (
     Planted(
         "saddles",
         "formulas as Liu and Talwar 2025 print them",
-        "tests/core/estimators/linear_model/test_spider_errata.py",
+        "tests/papers/test_spider_errata.py",
         "test_the_law_fails_where_the_paper_is_followed",
     ),
 )

@@ -10,8 +10,8 @@ from benchmarks.report import publish, table
 from privest.data.metadata import LabelledMetadata
 from privest.data.records import Records
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.accelerated import DescentSolver
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.linear_model.logistic_spec import DescentSolver
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 

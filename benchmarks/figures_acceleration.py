@@ -17,15 +17,14 @@ from scipy.optimize import minimize
 
 from benchmarks.report import publish, table
 from privest.arrays import Array
-from privest.estimators.linear_model.accelerated import METHODS
-from privest.estimators.linear_model.acceleration import descend
-from privest.estimators.linear_model.acceleration_bounds import (
+from privest_papers.accelerated import METHODS, descend
+from privest_papers.acceleration_bounds import (
     best_count,
     best_momentum,
     bound_of,
 )
-from privest.estimators.linear_model.acceleration_schedule import Curvature, Schedule, schedule_of
-from privest.estimators.linear_model.noise_division import BatchLaw, best_batch_count, best_shares
+from privest_papers.acceleration_schedule import Curvature, Schedule, schedule_of
+from privest_papers.noise_division import BatchLaw, best_batch_count, best_shares
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

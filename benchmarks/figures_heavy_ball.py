@@ -16,9 +16,9 @@ from benchmarks.figures_acceleration import (
     uniform,
 )
 from benchmarks.report import publish, table
-from privest.estimators.linear_model.acceleration_bounds import bound_of, heavy_ball
-from privest.estimators.linear_model.acceleration_schedule import schedule_of
-from privest.estimators.linear_model.noise_division import best_shares
+from privest_papers.acceleration_bounds import bound_of, heavy_ball
+from privest_papers.acceleration_schedule import schedule_of
+from privest_papers.noise_division import best_shares
 
 _COLOURS = ("#4477aa", "#228833", "#ccbb44", "#ee6677")
 

@@ -15,10 +15,10 @@ from privest.arrays import Array, SymmetricCoordinates
 from privest.data.metadata import LabelledMetadata
 from privest.data.records import Records
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.escape import descend, noise_level
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
 from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
+from privest_papers.escape import descend, noise_level
 
 PAGE = "reproductions.md"
 EPSILON = 1.0

@@ -11,11 +11,11 @@ from benchmarks.figures_robust_pca import PICTURES, saved, styled
 from benchmarks.report import publish, table
 from privest.arrays import Array
 from privest.data.records import Records
-from privest.estimators.linear_model.spider import Descent, curvatures_at, spider
-from privest.estimators.linear_model.spider_schedule import Problem, SpiderPlan, plan
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.matrix_mechanism import column, variances
+from privest_papers.spider import Descent, curvatures_at, spider
+from privest_papers.spider_schedule import Problem, SpiderPlan, plan
 
 DELTA = 1e-6
 DIMS = (10, 50)
@@ -28,7 +28,7 @@ TEXT_ESCAPES = """The start is exactly the saddle, where the gradient of the mea
 saddle*: the answer has at least half of what there is to gain. *α* is what the plan guarantees at worst. An
 escape goes along released curvature at once, three quarters of 2c/ρ. The noise on gradients alone leaves most
 of these saddles too, only later (with no noise and no escape runs stay:
-`tests/core/estimators/linear_model/test_spider.py`). What has no escapes does not know a saddle when it has
+`tests/papers/test_spider.py`). What has no escapes does not know a saddle when it has
 left one: where the least gradient released was that of the start, the start is the answer. The least
 eigenvalue is released at the answer too, from records that nothing else saw; *doubt* is what noise and
 sampling may add to it in one of 20 runs. At a square root of a matrix the least eigenvalue is 0, by rotation.

@@ -18,9 +18,7 @@ from privest.data.metadata import DatasetMetadata, LabelledMetadata, PointsMetad
 from privest.data.records import Records
 from privest.estimators import federation
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
-from privest.estimators.linear_model import accelerated
 from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
-from privest.estimators.linear_model.noise_division import BatchLaw
 from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
 from privest.privacy import budget
 from privest.privacy.accounting import PrivacyTarget, epsilon_for, mu_of_pure
@@ -29,6 +27,8 @@ from privest.privacy.gate import Gate
 from privest.privacy.laplace_accounting import OnALine, cost_of_pure, mu_of_laplace
 from privest.privacy.mechanisms import SubsampledSum, amplified, unamplified
 from privest.privacy.subsampling import noise_for, runs_of
+from privest_papers import accelerated
+from privest_papers.noise_division import BatchLaw
 from privest_service.ledger.units import Limits
 from testing.sampled_runs import RUNS, right_angles_epsilon, true_epsilon
 

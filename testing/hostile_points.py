@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from privest.estimators.linear_model.feature_map import FeatureMap
-from privest.estimators.linear_model.losses.derivatives import Leaf
-from privest.estimators.linear_model.losses.linear import LinearQuery
 from privest.estimators.subspace.candidates import Candidates
 from privest.estimators.subspace.losses import SubspaceQuery
+from privest_papers.nonconvex_losses import Leaf, LinearQuery
 from testing.hostile_rows import EXTREMES
 
 _OF_THE_PLAN: dict[type, set[str]] = {

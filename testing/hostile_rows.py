@@ -12,11 +12,11 @@ import numpy as np
 from privest.arrays import Array
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.subspace.candidates import Candidates
-from privest.estimators.subspace.reaper_losses import Relaxation
 from privest.estimators.subspace.spherical import on_sphere
 from privest.manifolds import Manifold
 from privest.privacy import clipped_sums
 from privest.privacy.clipped_sums import Statistic
+from privest_papers.reaper import Relaxation
 
 EXTREMES = (
     *(0.0, 5e-324, 1e-310, 1e-160, 1e-155, 1e-20, 1.0, -1.0, 1e20, 1e149, 1e153, 1e155, 1e300, 1.79e308),

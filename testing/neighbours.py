@@ -29,15 +29,7 @@ from privest.estimators.frechet_mean.losses import (
 from privest.estimators.frechet_mean.radius_search import DistanceCounts, Range
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses.curved import CurvedGradient
-from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
-from privest.estimators.linear_model.losses.linear import (
-    ClippedGradient,
-    ClippedHessian,
-    LinearQuery,
-    MarginLoss,
-)
 from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
-from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, GemanMcClure
 from privest.estimators.linear_model.losses.scores import (
     LinearScores,
     RightAnswers,
@@ -50,7 +42,6 @@ from privest.estimators.range_finding.column_scales import Columns, Standardised
 from privest.estimators.range_finding.projections import Coordinates, Distance, Viewed
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
 from privest.estimators.subspace.column_center import CenterSum
-from privest.estimators.subspace.completion_losses import CompletionGradient
 from privest.estimators.subspace.completion_means import Completed, HeldOut, KnownSums, LeftMoment
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.gap_moment import GapMoment
@@ -60,15 +51,29 @@ from privest.estimators.subspace.losses import (
     Redescending,
     Squared,
     SubspaceDistance,
-    SubspaceDistanceChange,
     SubspaceQuery,
 )
-from privest.estimators.subspace.reaper_losses import Reaper, Relaxation
 from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.privacy import clipped_sums
 from privest.privacy.clipped_sums import Statistic
+from privest_papers.completion_descent import CompletionGradient
+from privest_papers.nonconvex_losses import (
+    LOGISTIC,
+    SAVAGE,
+    SIGMOID,
+    ClippedGradient,
+    ClippedHessian,
+    GemanMcClure,
+    Gradients,
+    Hessians,
+    Leaf,
+    LinearQuery,
+    MarginLoss,
+)
+from privest_papers.reaper import Reaper, Relaxation
+from privest_papers.subspace_rsvrg import SubspaceDistanceChange
 from testing.hostile_rows import FEATURE_MAPS, FEATURES, PlacedCase, each_alone
 from testing.leading_eigenvector import LeadingEigenvector
 from testing.regression import Biweight, RegressionLoss

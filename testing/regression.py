@@ -6,8 +6,8 @@ from math import sqrt
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.linear_model.losses.linear import LinearLoss
 from privest.privacy.clipped_sums import any_floats
+from privest_papers.nonconvex_losses import LinearLoss
 
 
 class RegressionLoss(LinearLoss):

@@ -9,12 +9,14 @@ import pkgutil
 import re
 import runpy
 import sys
+from itertools import chain
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 from typing_extensions import is_protocol
 
+import privest_papers
 from audit import mutants, report, samplers, served
 from audit.bounds import ATTACKS, epsilon_proven, mu_proven, rates
 from audit.canaries import chance
@@ -114,9 +116,12 @@ def test_every_line_has_a_name_of_its_own_and_its_share_of_the_confidence():
 
 
 def test_every_statistic_has_a_line():
-    """Whatever in the package can be summed by a gate, wherever in `estimators` it is."""
+    """Whatever can be summed by a gate, wherever in `estimators` or `privest_papers` it is."""
     found: set[type] = {LeadingEigenvector}
-    for module in pkgutil.walk_packages(estimators.__path__, f"{estimators.__name__}."):
+    packages = (
+        pkgutil.walk_packages(each.__path__, f"{each.__name__}.") for each in (estimators, privest_papers)
+    )
+    for module in chain.from_iterable(packages):
         for kind in vars(importlib.import_module(module.name)).values():
             if isinstance(kind, type) and hasattr(kind, "clipped_sum") and not is_protocol(kind):
                 found.add(kind)

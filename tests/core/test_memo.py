@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import privest
+import privest_papers
 import privest_service
 from privest import memo
 from privest.memo import fresh_memo, memoized
@@ -119,9 +120,8 @@ def for_ever(path: Path) -> Iterator[str]:
 
 def test_what_outlives_a_plan_holds_nothing_that_a_caller_chose() -> None:
     """A new `cache` is refused here until somebody says why it is harmless; else it is to be `memoized`."""
-    files = [
-        file for package in (privest, privest_service) for file in Path(package.__path__[0]).rglob("*.py")
-    ]
+    packages = (privest, privest_papers, privest_service)
+    files = [file for package in packages for file in Path(package.__path__[0]).rglob("*.py")]
     assert {name for file in files for name in for_ever(file)} == FOR_EVER.keys()
     keyed = {file.stem for file in files if "from cachetools import" in file.read_text()}
     assert keyed == {"service"}  # by the caller

@@ -150,7 +150,7 @@ def test_the_wheel_holds_every_file_of_the_sources(release: Path) -> None:
     (wheel,) = (release / "wheelhouse").glob("privest-*.whl")
     with zipfile.ZipFile(wheel) as packed:
         there = {name for name in packed.namelist() if ".dist-info/" not in name}
-    sources = ["core/privest", "service/privest_service", "migrations"]
+    sources = ["core/privest", "core/privest_papers", "service/privest_service", "migrations"]
     tracked = subprocess.run(
         ["git", "ls-tree", "-r", "--name-only", "HEAD", *sources],
         cwd=ROOT,

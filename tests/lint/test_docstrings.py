@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("core", "service", "client", "testing", "audit", "benchmarks", "tests")
 FRAGMENT = re.compile(r"\s*(Of|And|By|Likewise|The same|As above|Those|Beside|Or|Whose)\b")
 CORE = ROOT / "core" / "privest"
+PAPERS = ROOT / "core" / "privest_papers"
 ESTIMATORS = ("frechet_mean", "linear_model", "subspace")
 EXCEPTIONS: list[str] = []
 """Places, as `path:line`, where such a beginning is right."""
@@ -60,6 +61,7 @@ def unsaid_errors(code: str) -> Iterator[str]:
 
 def test_public_functions_of_core_name_the_errors_that_they_raise() -> None:
     files = [path for path in CORE.rglob("*.py") if path.parent.name not in ESTIMATORS]
+    files += PAPERS.rglob("*.py")
     assert len(files) > 40
     found = [f"{path.name}: {unsaid}" for path in files for unsaid in unsaid_errors(path.read_text())]
     assert found == []

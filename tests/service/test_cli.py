@@ -182,6 +182,7 @@ def test_packages_hold_sources_alone_and_work(tmp_path: Path) -> None:
         assert any(name.endswith(".dist-info/licenses/LICENSE") for name in packed.namelist())
         assert {name.split("/")[0].partition("-")[0] for name in packed.namelist()} == {
             "privest",
+            "privest_papers",
             "privest_service",
         }
     fresh = tmp_path / "fresh"

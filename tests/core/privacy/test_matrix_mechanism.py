@@ -14,8 +14,6 @@ from pydantic import TypeAdapter
 from scipy.stats import chi2
 
 from privest.data.records import CHUNK, Records
-from privest.estimators.linear_model.losses.linear import ClippedGradient, ClippedHessian
-from privest.estimators.linear_model.spider_schedule import _LONGEST
 from privest.privacy.accounting import PrivacyTarget, epsilon_for, gaussian_delta
 from privest.privacy.budget import cost_of_all, cost_of_runs, describe_mechanism
 from privest.privacy.clipped_sums import clipped_sum
@@ -32,6 +30,8 @@ from privest.privacy.matrix_mechanism import (
     variances,
 )
 from privest.privacy.mechanisms import Release, noisy_sum
+from privest_papers.nonconvex_losses import ClippedGradient, ClippedHessian
+from privest_papers.spider_schedule import _LONGEST
 from testing.noise import RecordedNoise, ScaledNoise, ScriptedNoise
 
 RUN = settings(derandomize=True, max_examples=60)

@@ -16,9 +16,9 @@ from privest.data.metadata import (
     PointsMetadata,
     VectorsMetadata,
 )
-from privest.estimators.linear_model import spider_schedule
-from privest.estimators.linear_model.spider_schedule import Problem
 from privest.privacy.accounting import PrivacyTarget
+from privest_papers import spider_schedule
+from privest_papers.spider_schedule import Problem
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.estimates.catalogue import KINDS

@@ -3,18 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
+from typing import ClassVar, Self
 
 import numpy as np
 
 from privest.arrays import Array
 from privest.data.metadata import LabelledMetadata
+from privest.estimators.base import require
 from privest.estimators.linear_model.feature_map import TIGHT, FeatureMap, ProjectedMap
 from privest.estimators.linear_model.fit import SPREAD, Fit
+from privest.estimators.linear_model.linear_solver import LARGE, ORDER, Variances
+from privest.estimators.linear_model.logistic_spec import LogisticSpec
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
 from privest.estimators.linear_model.losses.spread import ClassCounts
 from privest.estimators.linear_model.newton import labels_share, plain_fit
 from privest.estimators.linear_model.posterior import Evidence, Prior, posterior_of
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum, Release
@@ -65,9 +70,63 @@ class ClippedSolver:
         intercept: whether there is one.
     """
 
+    knows_sampling: ClassVar[bool] = False
+    needs_lengths: ClassVar[bool] = False
+    learns_units: ClassVar[bool] = True
+
     shape: LabelledMetadata
     budget: PrivacyBudget
     intercept: bool
+
+    @classmethod
+    def refuse(cls, spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> None:
+        """Refuse what does not go with this solver.
+
+        Raises:
+            ValueError: something does not.
+        """
+        del shape, target
+        require(
+            spec.penalty is None,
+            "penalty belongs to the other solvers: name one, as clipped is held back by its noise",
+        )
+
+    @classmethod
+    def usual_penalty(cls, spec: LogisticSpec, shape: LabelledMetadata) -> float:
+        """Return the default λ."""
+        del spec, shape
+        return 0.0
+
+    @classmethod
+    def certificates(cls, spec: LogisticSpec) -> int:
+        """Return the number of certificates that planning takes."""
+        del spec
+        return 0
+
+    @classmethod
+    def of(
+        cls,
+        spec: LogisticSpec,
+        shape: LabelledMetadata,
+        target: PrivacyTarget,
+        budget: PrivacyBudget,
+        penalty: float,
+    ) -> Self:
+        """Return the solver of a spec that was not refused."""
+        del target, penalty
+        return cls(shape, budget, spec.intercept)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings for the analyst, from public facts."""
+        return ()
+
+    def forecast(self, releases: Sequence[Release]) -> Variances:
+        """Return how far a coefficient is expected to be off."""
+        del releases
+        unit = float(self.feature_map.units[0]) ** 2
+        known = NOISE**2 * unit + SPREAD**2
+        return Variances(known, known + 2 * LARGE**2, f"{ORDER}; nothing is released that shows it")
 
     @property
     def feature_map(self) -> FeatureMap:

@@ -13,28 +13,27 @@ from privest.data.column_estimates import Reference, references
 from privest.data.metadata import LabelledMetadata
 from privest.data.tables import Recipe
 from privest.estimators.base import BasePlan, Estimator, require
-from privest.estimators.linear_model.accelerated import DESCENTS, MOST_STEPS
 from privest.estimators.linear_model.feature_map import TIGHT, FeatureMap
 from privest.estimators.linear_model.fit import Curvature, Fit
 from privest.estimators.linear_model.forecast import CoefficientError, forecast
-from privest.estimators.linear_model.logistic_spec import LogisticSpec, Solver
+from privest.estimators.linear_model.linear_solver import LinearSolver
+from privest.estimators.linear_model.logistic_spec import DESCENTS, LogisticSpec, Solver
 from privest.estimators.linear_model.losses.logistic import ClassMoments
-from privest.estimators.linear_model.newton import released, usual_penalty
+from privest.estimators.linear_model.newton import released
 from privest.estimators.linear_model.scaling import PrivateScaling, Scaled
 from privest.estimators.linear_model.score_model import ScoreModel, mean_of
 from privest.estimators.linear_model.solvers import (
     MOMENTS_SHARE,
     MOST_FEATURES,
-    LinearSolver,
     budget_of,
     configured_solver,
     default_solver,
     informs,
     require_fitting,
     scaling_of,
+    solver_class,
     standardises,
 )
-from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.estimators.uncertainty import Answer, ExpectedError
 from privest.options import Doc
 from privest.privacy.accounting import PrivacyTarget
@@ -42,12 +41,6 @@ from privest.privacy.budget import certified
 from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
-
-_PENALTY = 0.01
-"""Default λ of descents (Kuru et al. 2022, Section 5)."""
-
-_BOUNDED_PENALTY = 0.001
-"""Default λ of `logistic-nonconvex`: with more, too many weights go to 0."""
 
 _MOST_NUMBERS = 50_000
 """Most numbers of covariances in an answer; where there would be more, it has standard errors alone."""
@@ -184,13 +177,11 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
         spec = replace(spec, standardisation="private")
     solver = spec.solver or default_solver(spec, shape, target)
     _refuse(spec, shape, solver, target)
-    penalty = _usual_penalty(spec, shape, solver) if spec.penalty is None else spec.penalty
+    penalty = solver_class(solver).usual_penalty(spec, shape) if spec.penalty is None else spec.penalty
     configured = configured_solver(spec, shape, target, solver, penalty)
     releases: list[Release] = list(configured.releases())
     expected = forecast(configured, releases, shape, target)
-    warnings = _warnings(shape)
-    if isinstance(configured, SpiderSolver):
-        warnings += configured.planned.warnings
+    warnings = _warnings(shape) + configured.warnings
     budget, scaling = budget_of(spec, shape, target), scaling_of(spec, shape, target, solver)
     releases = [*(scaling.releases() if scaling else ()), *releases]
     if informs(spec, solver):
@@ -209,21 +200,12 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
     )
 
 
-def _usual_penalty(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver) -> float:
-    """Default λ."""
-    if solver in DESCENTS:
-        return _PENALTY
-    if solver == "newton":
-        return usual_penalty(shape, intercept=spec.intercept)
-    return _BOUNDED_PENALTY if spec.loss == "logistic-nonconvex" else 0.0
-
-
 def _statistics(
     solver: LinearSolver, shape: LabelledMetadata, scaling: PrivateScaling | None
 ) -> dict[str, AnyStatistic]:
     """The statistics that the gate may sum, by name; `newton` has moments of its own."""
     own: dict[str, AnyStatistic] = {"moments": _moments(solver, shape)}
-    return (scaling.statistics if scaling else {}) | own | solver.statistics
+    return (scaling.statistics if scaling else {}) | own | dict(solver.statistics)
 
 
 def _moments(solver: LinearSolver, shape: LabelledMetadata) -> ClassMoments:
@@ -238,21 +220,9 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
         ValueError: one of these.
     """
     require_fitting(spec, shape, solver, target)
-    descent, has_penalty = solver in DESCENTS, spec.penalty is None or spec.penalty >= 1e-9
-    require(
-        spec.penalty is None or spec.loss not in ("sigmoid", "savage"),
-        f"penalty does not belong to the loss {spec.loss}: leave it out, or ask for logistic-nonconvex",
-    )
-    require(not descent or has_penalty, "descents need a penalty above 0")
-    require(spec.loss != "logistic-nonconvex" or has_penalty, "logistic-nonconvex needs a penalty above 0")
-    require(
-        spec.penalty is None or solver != "clipped",
-        "penalty belongs to the other solvers: name one, as clipped is held back by its noise",
-    )
-    require((spec.steps or 1) <= MOST_STEPS, f"steps must be at most {MOST_STEPS}")
     require((spec.batch_size or 1) <= shape.n, "batch_size must be at most the number of records")
     require(
-        descent or (spec.steps is None and spec.step_scale is None and spec.batch_size is None),
+        solver in DESCENTS or (spec.steps is None and spec.step_scale is None and spec.batch_size is None),
         "steps, step_scale and batch_size belong to the descents gd, hb, nag and masg, with -opt or not",
     )
     require(
@@ -353,10 +323,8 @@ def _spread(fit: Fit, covariance: Callable[[int], Array]) -> Spread:
 
 
 def _certificates(spec: LogisticSpec) -> int:
-    """Return the certificates that planning takes; with `-opt` one covers batches of many noise scales."""
-    if spec.batch_size is None:
-        return 0
-    return 8 if spec.solver is not None and spec.solver.endswith("-opt") else 1
+    """Return the certificates that planning takes."""
+    return solver_class(spec.solver).certificates(spec) if spec.solver is not None else 0
 
 
 LOGISTIC_REGRESSION = Estimator(

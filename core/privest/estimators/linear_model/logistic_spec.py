@@ -1,13 +1,17 @@
 """The options of a logistic regression."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from privest.estimators.linear_model.accelerated import DescentSolver
-from privest.estimators.linear_model.nonconvex import NonconvexLoss
 from privest.options import Option, Options
 
+DescentSolver = Literal["gd", "gd-opt", "hb", "hb-opt", "nag", "nag-opt", "masg", "masg-opt"]
+
+DESCENTS: tuple[str, ...] = get_args(DescentSolver)
+
 Solver = Literal["newton", "clipped", "escape", "spider"] | DescentSolver
+
+NonconvexLoss = Literal["sigmoid", "savage", "logistic-nonconvex"]
 
 Loss = Literal["logistic"] | NonconvexLoss
 

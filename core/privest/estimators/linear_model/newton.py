@@ -8,19 +8,24 @@ given all of them: see `posterior`.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import pi, sqrt
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import erfcx
 
 from privest.arrays import Array
 from privest.data.metadata import LabelledMetadata
+from privest.estimators.base import require
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import SPREAD, Fit
+from privest.estimators.linear_model.linear_solver import LARGE, ORDER, Variances
+from privest.estimators.linear_model.logistic_spec import LogisticSpec
 from privest.estimators.linear_model.losses.curved import Curved, CurvedGradient
 from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments
 from privest.estimators.linear_model.losses.spread import ClassCounts
 from privest.estimators.linear_model.posterior import Evidence, Posterior, Prior, posterior_of
 from privest.estimators.linear_model.score_model import Moment
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import NoisySum, Release
@@ -59,6 +64,17 @@ _FURTHEST = 1.5
 
 _TOGETHER = 0.05
 """Variance along some direction of standardised features below which they are said to hang together."""
+
+_CURVATURE = 0.8
+"""Curvature of the loss over that at even chances, in a favourable case: of scores that are not far apart."""
+
+_FURTHER = 2.0
+"""Bound on the length of features that a run finds, over the usual length, in a favourable case."""
+
+_UNLIKE = (
+    "features that do not hang together, classes alike in size, no rows far out; unfavourable is none of "
+    f"that, where {ORDER}"
+)
 
 _HANG_TOGETHER = (
     "features hang together, or the noise hides that they do not: along what they share coefficients may be "
@@ -115,10 +131,67 @@ class NewtonSolver:
         intercept: whether there is one.
     """
 
+    knows_sampling: ClassVar[bool] = True
+    needs_lengths: ClassVar[bool] = True
+    learns_units: ClassVar[bool] = True
+
     shape: LabelledMetadata
     budget: PrivacyBudget
     penalty: float
     intercept: bool
+
+    @classmethod
+    def refuse(cls, spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> None:
+        """Refuse what does not go with this solver.
+
+        Raises:
+            ValueError: something does not.
+        """
+        del spec, target
+        columns = 1 if len(shape.classes) == 2 else len(shape.classes)
+        require(
+            columns * (shape.dim + 1) <= MOST_COEFFICIENTS,
+            f"newton takes at most {MOST_COEFFICIENTS} coefficients of all classes; "
+            "the others take any number",
+        )
+
+    @classmethod
+    def usual_penalty(cls, spec: LogisticSpec, shape: LabelledMetadata) -> float:
+        """Return the default λ."""
+        return usual_penalty(shape, intercept=spec.intercept)
+
+    @classmethod
+    def certificates(cls, spec: LogisticSpec) -> int:
+        """Return the number of certificates that planning takes."""
+        del spec
+        return 0
+
+    @classmethod
+    def of(
+        cls,
+        spec: LogisticSpec,
+        shape: LabelledMetadata,
+        target: PrivacyTarget,
+        budget: PrivacyBudget,
+        penalty: float,
+    ) -> Self:
+        """Return the solver of a spec that was not refused."""
+        del target
+        return cls(shape, budget, penalty, spec.intercept)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings for the analyst, from public facts."""
+        return ()
+
+    def forecast(self, releases: Sequence[Release]) -> Variances:
+        """Return how far a coefficient is expected to be off."""
+        curved = [release.deviation for release in releases if release.statistic == "curved"]
+        classes, unit = len(self.shape.classes), float(self.feature_map.units[0]) ** 2
+        even = 0.25 if classes == 2 else 1 / classes
+        noise = (_FURTHER * curved[-1]) ** 2 / unit / (_CURVATURE * even) ** 2
+        known = 1 / (1 / noise + 1 / SPREAD**2)
+        return Variances(known, known + LARGE**2, _UNLIKE)
 
     @property
     def _columns(self) -> int:

@@ -1,20 +1,14 @@
 """The solvers of a logistic regression: which there are, the default, and one with its constants."""
 
-from typing import cast
-
 from privest.data.metadata import LabelledMetadata
 from privest.data.tables import listed
+from privest.estimators import paper_solvers
 from privest.estimators.base import require
-from privest.estimators.linear_model.accelerated import Descent
 from privest.estimators.linear_model.clipped import ClippedSolver
-from privest.estimators.linear_model.escape_planning import EscapeSolver
-from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.linear_solver import LinearSolver
 from privest.estimators.linear_model.logistic_spec import LogisticSpec, Solver
-from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.linear_model.newton import MOST_COEFFICIENTS, NewtonSolver
-from privest.estimators.linear_model.nonconvex import NonconvexLoss
 from privest.estimators.linear_model.scaling import PrivateScaling
-from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.memo import memoized
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget
@@ -25,9 +19,6 @@ NONCONVEX = ("escape", "spider")
 MOST_FEATURES = 2_000
 """Most features of a second moment, whose release has a number for every pair of them."""
 
-_MOST_CURVED = 300
-"""Most features of `spider`, which adds up a Hessian for every record of a batch."""
-
 MOMENTS_SHARE = 0.2
 """Share of ε or of μ² for a second moment from which sampling errors follow."""
 
@@ -36,13 +27,22 @@ _QUIET, _NEXT_TO_NONE = 0.8, 1e-3
 classes, and for more. With more noise `clipped` was right more often on every table that constants are chosen
 on, and nearer in coefficients where either told them."""
 
-LinearSolver = NewtonSolver | ClippedSolver | EscapeSolver | SpiderSolver | Descent
-
 
 def budget_of(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> PrivacyBudget:
     """All that may be spent."""
     batches = spec.batch_size is not None and spec.batch_size < shape.n
     return PrivacyBudget.of(target, shape.n, batches=batches)
+
+
+def solver_class(name: Solver) -> type[LinearSolver]:
+    """Return the class of a solver; those of papers are read only here."""
+    if name == "newton":
+        return NewtonSolver
+    if name == "clipped":
+        return ClippedSolver
+    if name == "escape":
+        return paper_solvers.escape()
+    return paper_solvers.spider() if name == "spider" else paper_solvers.accelerated_descent()
 
 
 def default_solver(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> Solver:
@@ -63,7 +63,7 @@ def scaling_of(
     one of features that have no bounds `newton` needs a bound on their length alone.
     """
     learns = spec.standardisation == "private"
-    unbounded = solver == "newton" and shape.norm_bound is None and shape.recipe is None
+    unbounded = solver_class(solver).needs_lengths and shape.norm_bound is None and shape.recipe is None
     if not learns and not unbounded:
         return None
     return PrivateScaling(shape, budget_of(spec, shape, target), spread=learns)
@@ -75,7 +75,7 @@ def standardises(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTar
     A table has bounds, of which features may fill a small part, or none: units are found unless the noise
     hides them. Any other schema declares means and scales. `spider` sees each record once, and cannot.
     """
-    if shape.recipe is None or spec.solver == "spider":
+    if shape.recipe is None or (spec.solver and not solver_class(spec.solver).learns_units):
         return False
     scaling = PrivateScaling(shape, budget_of(spec, shape, target), spread=True)
     return scaling.open_columns is not None or scaling.is_worth_it
@@ -83,7 +83,7 @@ def standardises(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTar
 
 def informs(spec: LogisticSpec, solver: Solver) -> bool:
     """Whether a run ends with a second moment for the sampling errors alone; `newton` has one in any case."""
-    return spec.sampling_errors and solver != "newton"
+    return spec.sampling_errors and not solver_class(solver).knows_sampling
 
 
 @memoized
@@ -94,17 +94,7 @@ def configured_solver(
     scaling = scaling_of(spec, shape, target, solver)
     taken = (scaling.share if scaling else 0.0) + MOMENTS_SHARE * informs(spec, solver)
     budget = budget_of(spec, shape, target).part(1 - taken)
-    if solver == "newton":
-        return NewtonSolver(shape, budget, penalty, spec.intercept)
-    if solver == "clipped":
-        return ClippedSolver(shape, budget, spec.intercept)
-    if solver == "escape" or solver == "spider":  # noqa: PLR1714 - so that the type of the others is known
-        problem = (shape, cast("NonconvexLoss", spec.loss), penalty, spec.intercept)  # others were refused
-        return EscapeSolver(*problem, budget) if solver == "escape" else SpiderSolver(*problem, target)
-    feature_map = FeatureMap.of(shape, shape.usual_length, intercept=spec.intercept)
-    loss = LogisticGradient(feature_map.size, len(shape.classes))
-    steps = (spec.steps, spec.step_scale, spec.batch_size, spec.momentum)
-    return Descent(solver, feature_map, loss, budget, penalty, *steps)
+    return solver_class(solver).of(spec, shape, target, budget, penalty)
 
 
 def require_fitting(
@@ -131,18 +121,6 @@ def require_fitting(
         not plain or solver not in NONCONVEX,
         f"{solver} is for the losses sigmoid, savage and logistic-nonconvex: name one",
     )
-    if solver == "spider":
-        require(
-            target.delta > 0, "spider needs a delta above 0, as its noise is Gaussian; escape does without"
-        )
-        require(
-            spec.standardisation != "private",
-            "private standardisation does not belong to spider, which sees a record once: ask for escape",
-        )
-        require(
-            shape.dim <= _MOST_CURVED,
-            f"spider takes at most {_MOST_CURVED} features; escape takes any number",
-        )
     require(
         plain or len(shape.classes) == 2,
         f"the loss {spec.loss} is for two classes: ask for the loss logistic, or for a dataset of two",
@@ -151,8 +129,4 @@ def require_fitting(
         plain or not spec.sampling_errors,
         "sampling_errors are those of the loss logistic: of others they are not known",
     )
-    columns = 1 if len(shape.classes) == 2 else len(shape.classes)
-    require(
-        solver != "newton" or columns * (shape.dim + 1) <= MOST_COEFFICIENTS,
-        f"newton takes at most {MOST_COEFFICIENTS} coefficients of all classes; the others take any number",
-    )
+    solver_class(solver).refuse(spec, shape, target)

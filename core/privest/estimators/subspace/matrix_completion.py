@@ -6,7 +6,6 @@ the basis to its known entries by least squares.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from math import sqrt
 from typing import Annotated
 
@@ -15,16 +14,16 @@ import numpy as np
 from privest.arrays import Array
 from privest.data.metadata import PartialVectorsMetadata
 from privest.estimators.base import Estimator, require
+from privest.estimators.paper_solvers import completion_descent
 from privest.estimators.range_finding.column_scales import ColumnScales
 from privest.estimators.subspace.completion_error import (
     chosen_steps_uncertainty,
     completion_of,
     completion_uncertainty,
 )
-from privest.estimators.subspace.completion_losses import CompletionGradient
 from privest.estimators.subspace.completion_means import Completed, HeldOut, KnownSums, LeftMoment, ridge_of
 from privest.estimators.subspace.completion_schedule import DataModel
-from privest.estimators.subspace.descent import descent, principal, with_signs
+from privest.estimators.subspace.descent import principal, with_signs
 from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.plan import (
     AngleError,
@@ -35,8 +34,9 @@ from privest.estimators.subspace.plan import (
     subspace_warnings,
 )
 from privest.estimators.subspace.schedule import right_angles
+from privest.estimators.subspace.solvers import Choices, Course, SubspaceSolver
 from privest.manifolds.stiefel_grassmann_oblique import Grassmann
-from privest.optim.federated import APART, LocalSteps, ServerStep, Turns, damping
+from privest.optim.federated import APART, LocalSteps, ServerStep, Turns
 from privest.options import Doc, Option, Options
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget, certified
@@ -50,12 +50,6 @@ _WIDEST = 1_000
 
 _LONGEST_RUN = 1e12
 """Products that a descent takes; more take minutes."""
-
-_STEPS = 12
-"""Default number of steps of a descent: enough to go a long way and to average noise."""
-
-_START = 0.3
-"""Share of μ² for the start of a descent: more than rows of the assumed model need, as others come."""
 
 _MEANS, _SCORE = 0.2, 0.05
 """Shares of μ² for the columns' means, and for the error on entries that are held out."""
@@ -145,7 +139,12 @@ class MatrixCompletionPlan(SubspacePlan):
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
         """The statistics that the gate may sum, by the names that releases use."""
-        return _statistics(self.shape.dim, self.rank, self.scales)
+        return _statistics(self.shape.dim, self.solver, self.scales)
+
+    @property
+    def solver(self) -> SubspaceSolver | None:
+        """The solver of the descent, where there is one."""
+        return completion_descent(_rows(self.rank, self.shape)) if self.step_sizes else None
 
     @property
     def means(self) -> bool:
@@ -153,13 +152,15 @@ class MatrixCompletionPlan(SubspacePlan):
         return any(each.statistic == "known-sums" for each in self.releases)
 
 
-def _statistics(dim: int, rank: int, scales: ColumnScales | None) -> dict[str, AnyStatistic]:
+def _statistics(
+    dim: int, solver: SubspaceSolver | None, scales: ColumnScales | None
+) -> dict[str, AnyStatistic]:
     own: dict[str, AnyStatistic] = {
         "known-sums": KnownSums(dim),
         "left": LeftMoment(dim),
         "held-out": HeldOut(),
         "moment": GapMoment(dim),
-        "gradient": CompletionGradient(dim, rank),
+        **(solver.statistics if solver else {}),
     }
     return own if scales is None else scales.among(own)
 
@@ -173,20 +174,22 @@ def plan(
         ValueError: a choice that is out of range, in words fit for whoever made it.
     """
     spec = _resolved(spec, shape)
-    _refuse(spec, shape, target)
-    picture, budget = _picture(spec, shape), PrivacyBudget.of(target, shape.n)
+    picture = _rows(spec.rank, shape)
+    solver = completion_descent(picture) if _is_descent_asked(spec) else None
+    _refuse(spec, shape, target, solver)
+    budget = PrivacyBudget.of(target, shape.n)
     (scales, looking), looks = scales_to_find(shape, budget), tuple[NoisySum, ...]()
     if scales is not None:
         looks, budget = scales.releases(budget, looking), budget.part(1 - looking)
     if spec.means:
         planned = _after_means(picture, budget)
     else:
-        planned = _descent(spec, picture, budget) if _is_descent_asked(spec) else _moment(picture, budget)
+        planned = _descent(spec, solver, budget, picture) if solver else _moment(picture, budget)
     error, releases = planned.expected, (*looks, *planned.releases)
     hidden = scales.warnings(looks) if scales else ()
     warnings = (*hidden, *_warnings(picture, error))
     return MatrixCompletionPlan(
-        **certified(releases, _statistics(shape.dim, spec.rank, scales), target, shape.n, warnings),
+        **certified(releases, _statistics(shape.dim, solver, scales), target, shape.n, warnings),
         shape=shape,
         rank=spec.rank,
         step_sizes=planned.step_sizes,
@@ -249,27 +252,26 @@ def _resolved(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata) -> Matr
     return spec
 
 
-def _descent(spec: MatrixCompletionSpec, picture: DataModel, budget: PrivacyBudget) -> _Spent:
-    """A start with its share of the budget, and a descent from there."""
-    gradient = CompletionGradient(picture.dim, picture.rank)
-    start = budget.release(GapMoment(picture.dim), "moment", 1.0, share=_START)
-    away = picture.start_error(GapMoment(picture.dim).noise(start.deviation))
-    count, local = _STEPS if spec.steps is None else spec.steps, spec.local_steps
-    each = (1 - _START) / count
-    # The mean of a round's gradients has the noise of one that has the whole share.
-    deviation = budget.release(gradient, "gradient", 1.0, share=each).deviation
-    clips, steps, error = picture.descent(away, deviation, count, spec.step_size, damping(spec.turns))
-    alike = [(clip, len(list(equal))) for clip, equal in groupby(clips)]
-    sums = [budget.release(gradient, "gradient", clip, share=each * k, count=k * local) for clip, k in alike]
+def _descent(
+    spec: MatrixCompletionSpec, solver: SubspaceSolver, budget: PrivacyBudget, picture: DataModel
+) -> _Spent:
+    """The descent of a solver, with its own start."""
+    choices = Choices(spec.steps, spec.step_size, spec.local_steps, spec.turns)
+    planned = solver.plan(budget, choices, left=1.0, error=right_angles(spec.rank))
     expected = CompletionError.of(
-        error, picture.rank, picture.dim, assumes=_DESCENT_ASSUMES, unfavourable=right_angles(picture.rank)
+        planned.forecast,
+        picture.rank,
+        picture.dim,
+        assumes=_DESCENT_ASSUMES,
+        unfavourable=right_angles(picture.rank),
     )
-    why = f"a descent, as asked for, from a squared distance of {away:.2g} to one of {error:.2g}"
-    return _Spent((start, *sums), expected, why, tuple(steps))
+    sums = tuple(each for each in planned.releases if isinstance(each, NoisySum))
+    assert len(sums) == len(planned.releases)  # noqa: S101 - it takes no batches
+    return _Spent(sums, expected, planned.why, planned.step_sizes)
 
 
-def _picture(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata) -> DataModel:
-    return DataModel(shape.n, shape.dim, spec.rank, max(shape.known, _LEAST_KNOWN))
+def _rows(rank: int, shape: PartialVectorsMetadata) -> DataModel:
+    return DataModel(shape.n, shape.dim, rank, max(shape.known, _LEAST_KNOWN))
 
 
 def _is_descent_asked(spec: MatrixCompletionSpec) -> bool:
@@ -283,35 +285,36 @@ def _warnings(picture: DataModel, expected: CompletionError) -> Iterator[str]:
     yield from subspace_warnings(expected.standard_deviation**2, picture.rank)
 
 
-def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata, target: PrivacyTarget) -> None:
+def _refuse(
+    spec: MatrixCompletionSpec,
+    shape: PartialVectorsMetadata,
+    target: PrivacyTarget,
+    solver: SubspaceSolver | None,
+) -> None:
     """Refuse what is out of range.
 
     Raises:
         ValueError: one of these.
     """
-    steps = _STEPS if spec.steps is None else spec.steps
+    usual = solver.usual_steps if solver else None
+    steps = (usual or 0) if spec.steps is None else spec.steps
     require_subspace("matrix-completion", spec.rank, shape, target)
     require(shape.dim <= _WIDEST, f"matrix-completion takes at most {_WIDEST} columns")
     require(steps <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}")
     require(steps * spec.local_steps <= _MOST_STEPS, f"steps times local_steps must be at most {_MOST_STEPS}")
     require(spec.step_size is None or spec.step_size >= 1e-9, "step_size must be at least 1e-9")
     require(spec.server_step == 1.0 or spec.local_steps > 1, APART)
-    if _is_descent_asked(spec):
+    if solver is not None:
         require(
-            _picture(spec, shape).seen > 0,
+            _rows(spec.rank, shape).seen > 0,
             "rows with no more known entries than the rank, as the schema has it, fit any subspace, and no "
             "descent learns of them: leave out steps, step_size, local_steps and turns, or ask for a smaller "
             "rank",
         )
         require(
-            steps * spec.local_steps * _work(shape, spec.rank) <= _LONGEST_RUN,
+            steps * spec.local_steps * float(shape.n) * shape.dim * solver.reads <= _LONGEST_RUN,
             "this run would take too long: ask for fewer steps or a smaller rank",
         )
-
-
-def _work(shape: PartialVectorsMetadata, rank: int) -> float:
-    """Products that a step takes, of which the Gram matrices are the most."""
-    return float(shape.n) * shape.dim * (rank + 4) ** 2
 
 
 def run(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
@@ -322,19 +325,20 @@ def run(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
 
 def _completion(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
     """The private subspace of rows in the units that the gate has them in."""
-    rank, steps, statistic = planned.rank, planned.step_sizes, GapMoment(planned.shape.dim)
+    rank, statistic = planned.rank, GapMoment(planned.shape.dim)
     if planned.means:
         return _completion_after_means(planned, gate)
+    if planned.solver is not None:
+        course = Course(planned.rounds, planned.releases, lambda at: at)
+        basis = planned.solver.run(gate, None, course)
+        most = Grassmann(*basis.shape).natural_radius
+        return Completion(basis, uncertainty=chosen_steps_uncertainty(planned.expected_error.radius_95, most))
     released = gate.mean(None, "moment")
     basis = with_signs(principal(statistic.whole(released)[0], rank))
-    if not steps:
-        recipe = planned.shape.recipe
-        of = completion_of(bounded=recipe is not None and recipe.is_bounded, means=False)
-        found = completion_uncertainty(statistic, released, rank, planned.releases[0], of)
-        return Completion(basis, uncertainty=found)
-    basis = with_signs(descent(basis, gate, asked=lambda at: at, rounds=planned.rounds))
-    most = Grassmann(*basis.shape).natural_radius
-    return Completion(basis, uncertainty=chosen_steps_uncertainty(planned.expected_error.radius_95, most))
+    recipe = planned.shape.recipe
+    of = completion_of(bounded=recipe is not None and recipe.is_bounded, means=False)
+    found = completion_uncertainty(statistic, released, rank, planned.releases[0], of)
+    return Completion(basis, uncertainty=found)
 
 
 def _completion_after_means(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:

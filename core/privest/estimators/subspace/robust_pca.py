@@ -11,11 +11,10 @@ from privest.estimators.subspace.robust_pca_planning import (
     RELAXED,
     STOCHASTIC,
     WIDEST_MOMENT,
-    WIDEST_RELAXATION,
     Planner,
     loss_scale,
     sees_moment,
-    sketch_columns,
+    solver_of,
 )
 from privest.estimators.subspace.robust_pca_run import run
 from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, leaves_open
@@ -62,19 +61,19 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         steps, share, center_step = planner.center()
         releases += steps
         left -= share
-    start = planner.frame(left) if spec.solver in RELAXED else planner.start(left)
-    error, descent = right_angles(spec.rank), None
-    if start is not None:
+    start, error = None, right_angles(spec.rank)
+    if planner.solver is None or not planner.solver.starts_itself:
+        start = planner.start(left)
         releases += start.releases
         left, error = left - start.spent, start.error
+    descent = None
     if left > 1e-9:
         descent = planner.descent(left, error)
         releases += descent.releases
-        error = descent.error
+        error = descent.forecast
         if descent.epochs or spec.local_steps > 1 or spec.halvings:
             _refuse_long(replace(spec, steps=len(descent.step_sizes)), shape, descent.epochs)
     warnings = (*hidden, *subspace_warnings(error, spec.rank))
-    plain = (spec.adaptive or spec.loss == "squared") and spec.solver not in RELAXED
     return RobustPCAPlan(
         **certified(releases, planner.statistics, target, shape.n, warnings),
         shape=shape,
@@ -82,7 +81,7 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         loss="adaptive" if spec.adaptive else spec.loss,
         scale=loss_scale(spec),
         solver=spec.solver,
-        start=start.start if start else None,
+        start=start.start if start else descent and descent.start,
         consensus=start is not None and start.selects,
         center=bool(spec.center),
         center_step=center_step,
@@ -91,17 +90,23 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         descends_twice=descent is not None and descent.twice,
         epochs=descent.epochs if descent else None,
         releases=tuple(releases),
-        expected_error=SubspaceError.of(
-            error,
-            spec.rank,
-            shape.dim,
-            assumes=_ASSUMES_SPREAD if plain else _ASSUMES_POPULATIONS,
-            unfavourable=small_gap_error(error, spec.rank) if plain else right_angles(spec.rank),
-        ),
-        why=start.why if start else "solvers that relax the subspace start amid all of them",
+        expected_error=_expected(spec, shape, error),
+        why=start.why if start else descent.why if descent else "",
         local_steps=spec.local_steps,
         server_step=spec.server_step,
         turns=spec.turns,
+    )
+
+
+def _expected(spec: RobustPCASpec, shape: VectorsMetadata, error: float) -> SubspaceError:
+    """The error to expect, of this square of the distance, and what it takes for granted."""
+    plain = (spec.adaptive or spec.loss == "squared") and spec.solver not in RELAXED
+    return SubspaceError.of(
+        error,
+        spec.rank,
+        shape.dim,
+        assumes=_ASSUMES_SPREAD if plain else _ASSUMES_POPULATIONS,
+        unfavourable=small_gap_error(error, spec.rank) if plain else right_angles(spec.rank),
     )
 
 
@@ -193,8 +198,8 @@ def _refuse_long(spec: RobustPCASpec, shape: VectorsMetadata, epochs: Epochs | N
 def _work(spec: RobustPCASpec, shape: VectorsMetadata) -> float:
     """Entries that a descent of so many steps reads, and those of its iterates."""
     rows = shape.n if spec.solver not in STOCHASTIC else (spec.rate or BATCH / shape.n) * shape.n
-    framed = spec.solver in RELAXED and shape.dim > WIDEST_RELAXATION
-    rows *= sketch_columns(shape.dim, spec.rank) if framed else 1  # each entry is read for each column
+    solver = solver_of(spec.solver, shape.dim, spec.rank)
+    rows *= solver.reads if solver else 1
     return (spec.steps or 0) * spec.local_steps * shape.dim * (rows + 100.0 * spec.rank)
 
 

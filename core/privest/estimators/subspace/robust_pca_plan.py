@@ -7,7 +7,8 @@ from privest.arrays import Array
 from privest.data.metadata import VectorsMetadata
 from privest.estimators.subspace.plan import AngleError, NamedRows, SubspacePlan
 from privest.estimators.subspace.robust_pca_planning import statistics_of
-from privest.estimators.subspace.robust_pca_spec import Loss, Solver, Start
+from privest.estimators.subspace.robust_pca_spec import Loss, Solver
+from privest.estimators.subspace.solvers import Start
 from privest.optim.variance_reduction import Epochs
 from privest.options import Doc
 from privest.privacy.clipped_sums import AnyStatistic
@@ -74,4 +75,4 @@ class RobustPCAPlan(SubspacePlan):
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
         """The statistics that the gate may sum, by the names that releases use."""
-        return statistics_of(self.shape, self.rank, self.solver, self.scales)
+        return statistics_of(self.shape, self.rank, self.solver, self.start, self.scales)

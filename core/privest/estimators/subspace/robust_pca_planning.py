@@ -11,38 +11,37 @@ import numpy as np
 from privest.data.metadata import VectorsMetadata
 from privest.estimators.frechet_mean.gradient_solvers import schedule
 from privest.estimators.frechet_mean.losses import SquaredDistance
+from privest.estimators.paper_solvers import reaper, reaper_start, subspace_rsvrg
 from privest.estimators.range_finding.column_scales import ColumnScales
 from privest.estimators.subspace.candidates import CandidateGradients, CandidateScores
 from privest.estimators.subspace.column_center import CenterSum
 from privest.estimators.subspace.distances import DistanceHistogram
-from privest.estimators.subspace.losses import SubspaceDistance, SubspaceDistanceChange
+from privest.estimators.subspace.losses import SubspaceDistance
 from privest.estimators.subspace.plan import scales_to_find
-from privest.estimators.subspace.reaper_losses import Reaper
-from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, Solver, Start
+from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, Solver
 from privest.estimators.subspace.schedule import (
-    PCA_HESSIAN,
-    PCA_REACH,
     PCA_STEPS,
     descent_count,
     descent_error,
     descent_steps,
     finds_the_way,
     moment_error,
-    pca_curvatures,
     pca_error,
-    relaxed_count,
-    relaxed_error,
-    relaxed_steps,
     right_angles,
-    sketch_error,
     two_descents_steps,
 )
 from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import SecondMoment
-from privest.estimators.subspace.sketch import Sketch
+from privest.estimators.subspace.sketch import Sketch, sketch_columns, sketch_release
+from privest.estimators.subspace.solvers import (
+    Choices,
+    PlannedDescent,
+    Start,
+    SubspaceSolver,
+    noisy_gradients,
+)
 from privest.manifolds.euclidean import Euclidean
 from privest.optim.federated import damping
-from privest.optim.variance_reduction import AskedLoops, Epochs, LoopBounds, plan_loops
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.clipped_sums import AnyStatistic
@@ -53,12 +52,6 @@ STOCHASTIC = frozenset({"sggd", "rsvrg", "sgd-reaper", "smd-reaper"})
 
 RELAXED = frozenset({"gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"})
 """Solvers that relax the subspace to a symmetric matrix."""
-
-WIDEST_RELAXATION = 300
-"""Most columns for which REAPER relaxes to all D×D matrices; with more, to those within a sketch's span."""
-
-MIRROR = frozenset({"md-reaper", "smd-reaper"})
-"""Relaxed solvers that take mirror steps."""
 
 WIDEST_MOMENT = 1_000
 """Most columns for which a D×D second moment is released and its eigenvectors are computed."""
@@ -90,9 +83,6 @@ times the variance that it would have without decisions."""
 _ADAPTIVE_START_SHARE = 0.35
 """Share for the start of an adaptive run, which sees the moment again or descends far."""
 
-_FRAME_SHARE = 0.5
-"""Share of a REAPER run's budget for the sketch within whose span it relaxes."""
-
 _DOUBTFUL_START_SHARE = 0.5
 """Share for a start from which little is expected, as a descent can then do little more."""
 
@@ -103,8 +93,15 @@ _NOISY_REFINEMENT = 0.25
 """Noise on a candidate's gradient above which refinement would move candidates at random."""
 
 
+def solver_of(name: Solver, dim: int, rank: int) -> SubspaceSolver | None:
+    """The solver of this name, unless it is one of those by descent that are planned and run here."""
+    if name in RELAXED:
+        return reaper(dim, rank, name)
+    return subspace_rsvrg(dim, rank) if name == "rsvrg" else None
+
+
 def statistics_of(
-    shape: VectorsMetadata, rank: int, solver: Solver, scales: ColumnScales | None
+    shape: VectorsMetadata, rank: int, solver: Solver, start: Start | None, scales: ColumnScales | None
 ) -> dict[str, AnyStatistic]:
     """The statistics of robust PCA of such rows, by the names that plans store."""
     dim = shape.dim
@@ -118,11 +115,13 @@ def statistics_of(
         "wide-objective": CandidateScores(2 * rank + 4),
         "distances": DistanceHistogram(),
         "look": SecondLook(dim, rank),
-        "relaxed": Reaper(relaxed_rows(dim, rank)),
-        "gradient": Reaper(relaxed_rows(dim, rank)) if solver in RELAXED else SubspaceDistance(dim, rank),
-        "change": SubspaceDistanceChange(dim, rank),
+        "gradient": SubspaceDistance(dim, rank),
         "explained": SecondMoment(rank, "the second moment in the subspace"),
     }
+    if chosen := solver_of(solver, dim, rank):
+        own |= chosen.statistics
+    if start == "reaper":
+        own |= reaper_start(dim, rank).statistics
     if shape.recipe is not None and shape.recipe.is_bounded:
         own["means"] = CenterSum(shape.recipe)
     return own if scales is None else scales.among(own)
@@ -143,16 +142,6 @@ def sees_moment(spec: RobustPCASpec, shape: VectorsMetadata) -> bool:
 def _start(spec: RobustPCASpec, shape: VectorsMetadata) -> Start:
     """The start that was asked for, or the default."""
     return spec.start or ("analyze-gauss" if shape.dim <= WIDEST_MOMENT else "sketch")
-
-
-def relaxed_rows(dim: int, rank: int) -> int:
-    """Rows of the matrices that REAPER relaxes a subspace to."""
-    return dim if dim <= WIDEST_RELAXATION else sketch_columns(dim, rank)
-
-
-def sketch_columns(dim: int, rank: int) -> int:
-    """Columns of a sketch: enough for every direction of a subspace to be seen by some."""
-    return min(dim, 4 * rank + 8)
 
 
 @dataclass(frozen=True)
@@ -176,25 +165,6 @@ class StartPlan:
     why: str
 
 
-@dataclass(frozen=True)
-class DescentPlan:
-    """A descent.
-
-    Attributes:
-        releases: its noisy gradients.
-        step_sizes: length of each step, or the one of all where there are epochs.
-        error: square of the distance to expect at its end.
-        twice: whether the steps are those of two descents.
-        epochs: the loops of variance-reduced steps.
-    """
-
-    releases: tuple[Release, ...]
-    step_sizes: tuple[float, ...]
-    error: float
-    twice: bool = False
-    epochs: Epochs | None = None
-
-
 class Planner:
     """Divides one budget of μ² over the parts of a run; a share is always of the whole.
 
@@ -208,7 +178,8 @@ class Planner:
         self._spec, self._shape = spec, shape
         self._budget = PrivacyBudget.of(target, shape.n, batches=spec.solver in STOCHASTIC)
         self._scales, self._looking = scales_to_find(shape, self._budget)
-        self.statistics = statistics_of(shape, spec.rank, spec.solver, self._scales)
+        self.statistics = statistics_of(shape, spec.rank, spec.solver, spec.start, self._scales)
+        self.solver = solver_of(spec.solver, shape.dim, spec.rank)
 
     def looks(self) -> tuple[tuple[Release, ...], float, tuple[str, ...]]:
         """The looks at columns, the share that they cost together, and what to warn of."""
@@ -242,15 +213,6 @@ class Planner:
         )
         steps = [self.release("location", share * part, bound / 2) for part in planned.shares]
         return steps, share, planned.step_size
-
-    def frame(self, left: float) -> StartPlan | None:
-        """The sketch within whose span REAPER relaxes, if there are too many columns for all of the space."""
-        if self._shape.dim <= WIDEST_RELAXATION:
-            return None
-        share = _FRAME_SHARE * left
-        releases, error = self._basis("sketch", share)
-        why = f"sketch: above {WIDEST_RELAXATION} columns subspaces are relaxed within the span of one"
-        return StartPlan("sketch", False, releases, share, error, why)
 
     def start(self, left: float) -> StartPlan:
         """The start that was asked for, or the one that its share of the budget is expected to serve.
@@ -322,40 +284,39 @@ class Planner:
         count = len(REFINEMENTS) if kind == "tilt" else 1
         return partial(self.release, name, clip=clip, count=count), _DECISIONS[kind]
 
-    def descent(self, left: float, error: float) -> DescentPlan:
+    def descent(self, left: float, error: float) -> PlannedDescent:
         """The descent on what is left of the budget.
 
         Args:
             left: share of μ² that is left.
             error: square of the distance at the start.
         """
+        if self.solver is not None:
+            return self.solver.plan(self._budget, self._choices, left=left, error=error)
         spec, n, dim, rank = self._spec, self._shape.n, self._shape.dim, self._spec.rank
-        if spec.solver == "rsvrg":
-            return self._variance_reduced(left, error)
-        relaxed, width = spec.solver in RELAXED, relaxed_rows(dim, rank)
-        free = self.statistics["gradient"].size if relaxed else rank * (dim - rank)
+        free = rank * (dim - rank)
         count = spec.steps
         if count is None:
-            single = self.release("gradient", left).deviation * sqrt(free)
             count = PCA_STEPS if spec.loss == "squared" else descent_count(n * dim, spec.halvings)
-            count = relaxed_count(single) if relaxed else count
         if spec.adaptive:
             look = self.release("look", left, count=count)
             steps = two_descents_steps(count, error, sqrt(2 * free) * look.deviation, rank)
             # The moment again tells of it as much as another one would on its share.
             whole = 1 / (1 / error + 1 / self._basis("analyze-gauss", left)[1])
-            return DescentPlan((look,), steps, whole, twice=True)
-        block, rate = self._gradients(left, count * spec.local_steps)
+            return PlannedDescent((look,), steps, whole, twice=True)
+        block, rate = noisy_gradients(
+            self._budget,
+            self.statistics["gradient"],
+            "gradient",
+            self._choices,
+            batches=spec.solver in STOCHASTIC,
+            share=left,
+            count=count * spec.local_steps,
+        )
         noise = sqrt((free * block.deviation**2 + (1 - rate) / (rate * n)) / spec.local_steps)
-        if relaxed:
-            mirror = spec.solver in MIRROR
-            steps = relaxed_steps(count, noise, width, rank, mirror=mirror, first=spec.step_size)
-            missed = error if width < dim else 0.0
-            whole = min(right_angles(rank), missed + relaxed_error(count, noise, width, rank))
-            return DescentPlan((block,), steps, whole)
         if spec.loss == "squared":
             steps = (damping(spec.turns) if spec.step_size is None else spec.step_size,) * count
-            return DescentPlan((block,), steps, pca_error(error, steps, noise, rank))
+            return PlannedDescent((block,), steps, pca_error(error, steps, noise, rank))
         free_choice = (spec.steps, spec.step_size, spec.local_steps, spec.turns) == (None, None, 1, 1)
         twice = free_choice and spec.solver == "ggd" and spec.start in (None, "analyze-gauss")
         first, damped = spec.step_size, damping(spec.turns)
@@ -363,30 +324,15 @@ class Planner:
         if twice:
             steps = two_descents_steps(count, error, noise, rank, spec.halvings)
         smooth = loss_scale(spec) if spec.loss == "bounded" else 0.0
-        return DescentPlan((block,), steps, descent_error(error, steps, noise, rank, smooth), twice)
+        return PlannedDescent((block,), steps, descent_error(error, steps, noise, rank, smooth), twice)
 
-    def _variance_reduced(self, left: float, error: float) -> DescentPlan:
-        """The descent by variance-reduced steps on what is left of the budget; see `descent`."""
-        spec, rank = self._spec, self._spec.rank
-        budget, known = self._budget.part(left), self.statistics
-        facts = (self._shape.n, rank * (self._shape.dim - rank), sqrt(error), 1.0, PCA_HESSIAN, budget)
-        curved = (pca_curvatures(rank), PCA_REACH)
-        bounds = LoopBounds(*facts, known["gradient"], known["change"], *curved)
-        asked = AskedLoops(spec.epochs, spec.steps, None, "epoch", None)
-        planned = plan_loops(bounds, asked, rate=spec.rate, scheme=spec.sampling, step_size=spec.step_size)
-        missed = min(right_angles(rank), planned.error**2)
-        return DescentPlan(planned.releases, (planned.step_size,), missed, epochs=planned.loops)
-
-    def _gradients(self, share: float, count: int) -> tuple[Release, float]:
-        """The noisy gradients of a descent, and the share of the records that each of them sees."""
-        spec, budget = self._spec, self._budget
-        if spec.solver not in STOCHASTIC:
-            return self.release("gradient", share, count=count), 1.0
-        rate, gradient = budget.rate(spec.rate, spec.sampling), self.statistics["gradient"]
-        drawn = budget.batches(
-            gradient, "gradient", 1.0, scheme=spec.sampling, rate=rate, count=count, share=share
+    @property
+    def _choices(self) -> Choices:
+        """The analyst's choices of the steps."""
+        spec = self._spec
+        return Choices(
+            spec.steps, spec.step_size, spec.local_steps, spec.turns, spec.epochs, spec.rate, spec.sampling
         )
-        return drawn, rate
 
     def _basis(self, start: Start, share: float) -> tuple[tuple[Release, ...], float]:
         """The release from which a start's basis is made, and the square of the distance that it leaves."""
@@ -397,31 +343,18 @@ class Planner:
             release = self.release("moment", share)
             return (release,), moment_error(release.deviation, dim, rank)
         if start == "reaper":
-            return self._relaxed(share)
-        columns = sketch_columns(dim, rank)
-        # Half more than what a public frame sees of a row without a direction.
-        release = self.release("sketch", share, min(1.0, 1.5 * sqrt(columns / dim)))
-        return (release,), sketch_error(release.deviation, dim, rank, columns)
-
-    def _relaxed(self, share: float) -> tuple[tuple[Release, ...], float]:
-        """The releases of a start by REAPER, and the square of the distance that it leaves."""
-        rank, width = self._spec.rank, relaxed_rows(self._shape.dim, self._spec.rank)
-        frame: tuple[Release, ...] = ()
-        missed = 0.0
-        if width < self._shape.dim:
-            frame, missed = self._basis("sketch", _FRAME_SHARE * share)
-            share -= _FRAME_SHARE * share
-        size = self.statistics["relaxed"].size
-        count = relaxed_count(self.release("relaxed", share).deviation * sqrt(size))
-        steps = self.release("relaxed", share, count=count)
-        error = missed + relaxed_error(count, steps.deviation * sqrt(size), width, rank)
-        return (*frame, steps), min(right_angles(rank), error)
+            planned = reaper_start(dim, rank).plan(
+                self._budget, Choices(), left=share, error=right_angles(rank)
+            )
+            return planned.releases, planned.forecast
+        release, error = sketch_release(self._budget, share, dim, rank)
+        return (release,), error
 
     def _start_suffices(self, start: Start, left: float) -> bool:
         """Whether a descent that nobody asked for would not better a start with the whole budget."""
         spec, rank = self._spec, self._spec.rank
         asked = (spec.steps, spec.consensus, spec.local_steps, spec.turns) != (None, None, 1, 1)
-        if asked or spec.solver == "rsvrg" or start == "reaper":
+        if asked or self.solver is not None or start == "reaper":
             return False
         free = rank * (self._shape.dim - rank)
         single = self.release("gradient", left).deviation * sqrt(free)

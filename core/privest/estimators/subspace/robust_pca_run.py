@@ -1,6 +1,5 @@
 """Runs of robust PCA: what a plan's releases are asked for, and what the answers make of the subspace."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
@@ -8,6 +7,7 @@ from math import sqrt
 import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates
+from privest.estimators.paper_solvers import reaper_start
 from privest.estimators.subspace.adaptive import (
     Adaptive,
     descent_uncertainty,
@@ -26,31 +26,24 @@ from privest.estimators.subspace.losses import (
 )
 from privest.estimators.subspace.noisy_moment import NoisyMoment, Start
 from privest.estimators.subspace.principal_error import principal_uncertainty
-from privest.estimators.subspace.reaper import reaper
-from privest.estimators.subspace.reaper_losses import Relaxation
 from privest.estimators.subspace.robust_pca_plan import RobustPCAPlan, Subspace
 from privest.estimators.subspace.robust_pca_planning import (
-    MIRROR,
     REFINEMENTS,
-    RELAXED,
     SELECTIONS,
-    relaxed_rows,
-    sketch_columns,
+    solver_of,
 )
-from privest.estimators.subspace.schedule import relaxed_steps, steps_together
+from privest.estimators.subspace.schedule import steps_together
 from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame
+from privest.estimators.subspace.sketch import PUBLIC_SEED, noisy_span
+from privest.estimators.subspace.solvers import Course
 from privest.estimators.subspace.two_descents import DescentSchedule, two_descents
 from privest.estimators.uncertainty import Uncertainty
 from privest.manifolds.euclidean import Euclidean
 from privest.manifolds.stiefel_grassmann_oblique import Grassmann
 from privest.optim.descent import Ball, Walk
-from privest.optim.variance_reduction import variance_reduced
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
-
-_PUBLIC_SEED = int.from_bytes(b"privest")
-"""Seed of what is random and public: the same in every run, and unlike the seeds of tests."""
 
 
 def run(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
@@ -101,9 +94,9 @@ def _inside(planned: RobustPCAPlan, gate: Oracle, found: _Found, center: Array |
 def _found(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> _Found:
     """The basis, and how far it may be off."""
     dim, rank = planned.shape.dim, planned.rank
-    if planned.solver in RELAXED:
-        basis = _relaxed(planned, gate, center, "gradient", planned.step_sizes)
-        return _Found(basis[:, :rank], _unknown(planned))
+    solver = solver_of(planned.solver, dim, rank)
+    if solver is not None and solver.starts_itself:
+        return _Found(solver.run(gate, None, _course(planned, center))[:, :rank], _unknown(planned))
     if planned.start != "analyze-gauss":
         basis = _descent(planned, gate, center, _other_start(planned, gate, center))
         return _Found(basis, _unknown(planned))
@@ -172,18 +165,20 @@ def _loss(planned: RobustPCAPlan) -> RobustPenalty:
 
 def _descent(planned: RobustPCAPlan, gate: Oracle, center: Array | None, start: Array) -> Array:
     """The end of the planned descent on one loss."""
-    loss = _loss(planned)
+    course, solver = _course(planned, center), solver_of(planned.solver, planned.shape.dim, planned.rank)
+    if solver is not None:
+        return solver.run(gate, start, course)
+    return descent(start, gate, asked=course.asked, rounds=course.rounds)
 
-    def asked(at: Array) -> SubspaceQuery:
-        return SubspaceQuery(at, loss, center)
 
-    if planned.epochs is None:
-        return descent(start, gate, asked=asked, rounds=planned.rounds)
-    # No subspace is outside this ball, whose border only rounding could reach.
-    space = Grassmann(*start.shape)
-    everywhere, loops = Ball(space, start, 2 * space.natural_radius), planned.epochs
-    return variance_reduced(
-        everywhere, gate, asked=asked, start=start, step_size=planned.step_sizes[0], loops=loops
+def _course(planned: RobustPCAPlan, center: Array | None) -> Course:
+    """What a solver follows of the plan."""
+    return Course(
+        planned.rounds,
+        planned.releases,
+        lambda at: SubspaceQuery(at, _loss(planned), center),
+        center,
+        planned.epochs,
     )
 
 
@@ -209,40 +204,12 @@ def _other_start(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> 
     """The basis from which a descent starts without a second moment."""
     dim, rank = planned.shape.dim, planned.rank
     if planned.start == "random":
-        return Grassmann(dim, rank).random_point(np.random.default_rng(_PUBLIC_SEED))
+        return Grassmann(dim, rank).random_point(np.random.default_rng(PUBLIC_SEED))
     if planned.start == "reaper":
-        (steps,) = (each for each in planned.releases if each.statistic == "relaxed")
-        noise, width = steps.deviation * sqrt(steps.size), relaxed_rows(dim, rank)
-        lengths = relaxed_steps(steps.count, noise, width, rank, mirror=True, first=None)
-        frame = _relaxed(planned, gate, center, "relaxed", lengths)
+        frame = reaper_start(dim, rank).run(gate, None, _course(planned, center))
     else:
-        frame = _sketched(planned, gate, center)
+        frame = noisy_span(gate, center, dim, rank)
     return _selected(planned, gate, center, frame[:, : rank + len(_selections(planned))]).basis
-
-
-def _sketched(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> Array:
-    """(dim, columns) orthonormal columns that span a noisy sketch, the leading direction first."""
-    dim, columns = planned.shape.dim, sketch_columns(planned.shape.dim, planned.rank)
-    public = np.linalg.qr(np.random.default_rng(_PUBLIC_SEED).standard_normal((dim, columns)))[0]
-    seen = gate.mean(Frame(public, center), "sketch").reshape(dim, columns)
-    return np.linalg.svd(seen, full_matrices=False)[0]
-
-
-def _relaxed(
-    planned: RobustPCAPlan, gate: Oracle, center: Array | None, statistic: str, steps: Sequence[float]
-) -> Array:
-    """(dim, ·) orthonormal columns, the leading ones first, from a descent over the relaxation."""
-    width = relaxed_rows(planned.shape.dim, planned.rank)
-    frame = _sketched(planned, gate, center) if width < planned.shape.dim else None
-    symmetric = SymmetricCoordinates(width)
-    found = reaper(
-        lambda p: symmetric.matrix(gate.mean(Relaxation(p, center, frame), statistic)),
-        dim=width,
-        rank=planned.rank,
-        steps=steps,
-        mirror=statistic == "relaxed" or planned.solver in MIRROR,
-    )
-    return found if frame is None else frame @ found
 
 
 def _selections(planned: RobustPCAPlan) -> list[tuple[str, str]]:

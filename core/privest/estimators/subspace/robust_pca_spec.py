@@ -3,13 +3,13 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
+from privest.estimators.subspace.solvers import Start
 from privest.optim.federated import LocalSteps, ServerStep, Turns
 from privest.options import Option, Options
 from privest.privacy.mechanisms import Scheme
 
 Loss = Literal["absolute", "squared", "bounded", "redescending"]
 Solver = Literal["ggd", "sggd", "rsvrg", "gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"]
-Start = Literal["random", "analyze-gauss", "sketch", "reaper"]
 
 
 @dataclass(frozen=True)

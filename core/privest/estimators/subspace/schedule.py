@@ -9,7 +9,9 @@ from math import hypot, inf, log2, pi, sqrt
 
 import numpy as np
 
-_INLIERS = 0.5
+INLIERS = 0.5
+"""Share of the rows about the subspace, in the picture."""
+
 _SCATTER = 0.1
 
 _LONGEST = 0.5
@@ -49,18 +51,18 @@ def moment_error(deviation: float, dim: int, rank: int) -> float:
         dim: D.
         rank: r.
     """
-    gap = _INLIERS / rank
+    gap = INLIERS / rank
     return min(right_angles(rank), rank * (dim - rank) * (deviation / gap) ** 2 / 2)
 
 
 def small_gap_error(error: float, rank: int) -> float:
     """What `moment_error` would be if no direction of the subspace stood out by more than `_SMALL_GAP`."""
-    return error * max(1.0, _INLIERS / rank / _SMALL_GAP) ** 2
+    return error * max(1.0, INLIERS / rank / _SMALL_GAP) ** 2
 
 
 def sketch_error(deviation: float, dim: int, rank: int, columns: int) -> float:
     """Square of the angle by which noise turns a sketch's subspace; its k columns see √(k/D) of a row."""
-    signal = _INLIERS / rank * sqrt(columns / dim)
+    signal = INLIERS / rank * sqrt(columns / dim)
     return min(right_angles(rank), rank * (dim - rank) * (deviation / signal) ** 2)
 
 
@@ -95,7 +97,7 @@ def descent_steps(
         most: halvings of the step at most, if they are given.
         damping: factor on the first step where it is not given.
     """
-    pull = _INLIERS / sqrt(rank)
+    pull = INLIERS / sqrt(rank)
     if first is None:
         first = damping * min(_LONGEST, pull * max(sqrt(error), 0.1) / (pull**2 + noise**2))
     reached = count * log2(hypot(1.0, pull / noise)) if noise else inf
@@ -116,7 +118,7 @@ _HOPELESS = 3.9
 
 def finds_the_way(noise: float, rank: int) -> bool:
     """Whether descents with this total standard deviation of a step's noise better a second moment."""
-    return noise <= _HOPELESS * _INLIERS / sqrt(rank)
+    return noise <= _HOPELESS * INLIERS / sqrt(rank)
 
 
 def steps_together(count: int, noise: float, rank: int) -> int:
@@ -127,7 +129,7 @@ def steps_together(count: int, noise: float, rank: int) -> int:
         noise: total standard deviation of a step's noise.
         rank: r.
     """
-    if noise <= _QUIET * _INLIERS / sqrt(rank):
+    if noise <= _QUIET * INLIERS / sqrt(rank):
         return count % 2
     return count - 2 * ((count - round(_TOGETHER * count)) // 2)
 
@@ -160,7 +162,7 @@ def descent_error(error: float, steps: Sequence[float], noise: float, rank: int,
         rank: r.
         scale: distance within which the loss itself is smooth.
     """
-    pull, smooth = _INLIERS / sqrt(rank), max(_SCATTER, scale)
+    pull, smooth = INLIERS / sqrt(rank), max(_SCATTER, scale)
     for step in steps:
         drawn = min(1.0, step * pull / sqrt(error + smooth**2))
         error = (1 - drawn) ** 2 * error + (step * noise) ** 2
@@ -170,57 +172,9 @@ def descent_error(error: float, steps: Sequence[float], noise: float, rank: int,
 PCA_STEPS = 6
 """Steps of a descent on squared distances, each of length 1, the longest that swings on no data."""
 
-PCA_HESSIAN = 2.0
-"""Largest eigenvalue of the Hessian of squared distances of rows on the unit sphere."""
-
-
-PCA_REACH = 0.5
-"""Angle beyond which the pull of squared distances hardly grows: it is that of sin 2θ."""
-
-
-def pca_curvatures(rank: int) -> tuple[float, ...]:
-    """Eigenvalues that the Hessian of squared distances may have at the subspace: the picture's, and others.
-
-    It is twice the gap between eigenvalues of the second moment. Loops that suit one gap run past the
-    subspace where it is larger, and stop short of it where it is smaller.
-    """
-    return (2 * _INLIERS / rank, 0.5 * _INLIERS / rank, PCA_HESSIAN)
-
 
 def pca_error(error: float, steps: Sequence[float], noise: float, rank: int) -> float:
     """Square of the expected distance after PCA steps, in which a row's pull falls with its distance."""
     for step in steps:
-        error = (1 - min(1.0, 2 * step * _INLIERS / rank)) ** 2 * error + (step * noise) ** 2
+        error = (1 - min(1.0, 2 * step * INLIERS / rank)) ** 2 * error + (step * noise) ** 2
     return min(right_angles(rank), error)
-
-
-def relaxed_count(noise: float) -> int:
-    """Steps of a REAPER descent, until more of them only divide the budget.
-
-    Args:
-        noise: total standard deviation of the noise on one gradient that has the whole budget.
-    """
-    return int(min(max(4 / noise**2, 20), 200))
-
-
-def relaxed_steps(
-    count: int, noise: float, dim: int, rank: int, *, mirror: bool, first: float | None
-) -> tuple[float, ...]:
-    """Lengths η/√k, as in Maunu et al. (2022), Section 5, who take η = 8 everywhere.
-
-    Projected steps move in Frobenius norm, where gradients have length 1 and noise; those by mirror act
-    on logarithms, against noise in spectral norm. The factors 2 and 16 are measured on haystacks.
-    """
-    if first is None:
-        spectral = noise * 2 / sqrt(dim + 1)
-        first = 16 / sqrt(1 + spectral**2) if mirror else 2 * sqrt(rank / (1 + noise**2))
-    return tuple((first / np.sqrt(np.arange(1, count + 1))).tolist())
-
-
-def relaxed_error(count: int, noise: float, dim: int, rank: int) -> float:
-    """Square of the distance that the noise in the mean of the iterates makes, from above.
-
-    Only the part between the subspace and the rest turns it; most of that is averaged and drawn back.
-    """
-    turning = rank * (dim - rank) / (dim * (dim + 1) / 2)
-    return min(right_angles(rank), turning * noise**2 / (count * _INLIERS**2 / rank))

@@ -6,8 +6,15 @@ from math import sqrt
 import numpy as np
 
 from privest.arrays import Array, lengths
+from privest.estimators.subspace.schedule import sketch_error
 from privest.estimators.subspace.second_moment import Frame
 from privest.estimators.subspace.spherical import on_sphere
+from privest.privacy.budget import PrivacyBudget
+from privest.privacy.mechanisms import NoisySum
+from privest.privacy.oracle import Oracle
+
+PUBLIC_SEED = int.from_bytes(b"privest")
+"""Seed of what is random and public: the same in every run, and unlike the seeds of tests."""
 
 
 @dataclass(frozen=True)
@@ -51,3 +58,25 @@ class Sketch:
         seen = x @ point.basis
         weight = clip / np.maximum(lengths(seen), clip)
         return (x.T @ (weight[:, None] * seen)).ravel()
+
+
+def sketch_columns(dim: int, rank: int) -> int:
+    """Columns of a sketch: enough for every direction of a subspace to be seen by some."""
+    return min(dim, 4 * rank + 8)
+
+
+def sketch_release(budget: PrivacyBudget, share: float, dim: int, rank: int) -> tuple[NoisySum, float]:
+    """The release of a sketch, and the square of the distance that its leading subspace leaves."""
+    columns = sketch_columns(dim, rank)
+    # Half more than what a public frame sees of a row without a direction.
+    clip = min(1.0, 1.5 * sqrt(columns / dim))
+    release = budget.release(Sketch(dim, columns), "sketch", clip, share=share)
+    return release, sketch_error(release.deviation, dim, rank, columns)
+
+
+def noisy_span(gate: Oracle, center: Array | None, dim: int, rank: int) -> Array:
+    """(dim, columns) orthonormal columns that span a noisy sketch, the leading direction first."""
+    columns = sketch_columns(dim, rank)
+    public = np.linalg.qr(np.random.default_rng(PUBLIC_SEED).standard_normal((dim, columns)))[0]
+    seen = gate.mean(Frame(public, center), "sketch").reshape(dim, columns)
+    return np.linalg.svd(seen, full_matrices=False)[0]

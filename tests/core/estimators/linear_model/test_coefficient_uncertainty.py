@@ -13,11 +13,11 @@ from benchmarks.tables import table
 from privest.data.metadata import LabelledMetadata
 from privest.data.records import Records
 from privest.estimators.linear_model import classifier_score, logistic_regression
-from privest.estimators.linear_model.accelerated import DESCENTS
 from privest.estimators.linear_model.classifier_score import ScoreSpec
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import SPREAD, distance
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.linear_model.logistic_spec import DESCENTS
 from privest.estimators.linear_model.losses.curved import Curved, CurvedGradient
 from privest.estimators.linear_model.losses.logistic import Classifier
 from privest.estimators.linear_model.newton import prior_of

@@ -14,10 +14,10 @@ from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.linear_model.losses.logistic import ClassMoments
-from privest.estimators.linear_model.noise_division import best_shares
 from privest.estimators.linear_model.score_model import Moment, ScoreModel, on_simplex
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
+from privest_papers.noise_division import best_shares
 
 ALARM = 1e-6
 """Probability with which fresh seeds would fail a right program, in each upper bound below."""

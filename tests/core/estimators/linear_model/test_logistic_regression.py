@@ -14,8 +14,6 @@ from privest.data.records import Records
 from privest.data.table_metadata import TableChoice, TableMetadata, metadata_for
 from privest.data.tables import Column
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.acceleration import descend
-from privest.estimators.linear_model.acceleration_schedule import Curvature, schedule_of
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
@@ -23,6 +21,8 @@ from privest.estimators.linear_model.newton import NewtonSolver
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.gate import Gate
+from privest_papers.accelerated import descend
+from privest_papers.acceleration_schedule import Curvature, schedule_of
 
 DESIGN = FeatureMap(np.array([1.0, 0.0, -1.0]), np.array([2.0, 1.0, 0.5]), 3.0, 0.25, 3.0)
 counts = pytest.mark.parametrize("count", [2, 4])

@@ -11,14 +11,15 @@ import pytest
 
 from privest.arrays import lengths
 from privest.data.records import CHUNK, Records
-from privest.estimators.subspace import completion_losses, gap_moment, partial_rows
-from privest.estimators.subspace.completion_losses import CompletionGradient
+from privest.estimators.subspace import gap_moment, partial_rows
 from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.partial_rows import known_part
 from privest.manifolds.stiefel_grassmann_oblique import Grassmann
 from privest.privacy import clipped_sums
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import noisy_sum
+from privest_papers import completion_descent
+from privest_papers.completion_descent import CompletionGradient
 from testing import completion
 from testing.hostile_rows import PlacedCase, each_alone, frame, total
 from testing.neighbours import furthest_pair, worst_move
@@ -70,8 +71,8 @@ MUTANTS = [
     ("moment", GapMoment, "diameter", lambda _, clip: 1.35 * clip),
     ("gradient", CompletionGradient, "diameter", lambda _, clip: sqrt(2) * clip),
     ("moment", gap_moment, "known_part", not_normalised),
-    ("gradient", completion_losses, "lengths", lambda v: np.zeros(len(v))),
-    ("gradient-spiked", completion_losses, "_FLOOR", 0.0),
+    ("gradient", completion_descent, "lengths", lambda v: np.zeros(len(v))),
+    ("gradient-spiked", completion_descent, "_FLOOR", 0.0),
     ("moment", partial_rows, "on_sphere", lambda rows: rows),
 ]
 
@@ -105,7 +106,7 @@ def test_no_pull_is_longer_than_the_ridge_allows(dim):
     for name in ("gradient", "gradient-spiked"):
         case = named(name, dim)
         vectors = each_alone(case.statistic, case.point, case.pool(), 1e9)
-        assert lengths(vectors).max() <= 0.79 / sqrt(completion_losses._FLOOR)
+        assert lengths(vectors).max() <= 0.79 / sqrt(completion_descent._FLOOR)
 
 
 def test_the_known_part_is_one_long_and_no_gap_counts():

@@ -16,11 +16,11 @@ from privest.data.metadata import VectorsMetadata
 from privest.data.records import Records
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
-from privest.estimators.subspace.robust_pca_planning import relaxed_rows
 from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import SampledSum
 from privest.privacy.subsampling import SubsampledRun, certify
+from privest_papers.reaper import relaxed_rows
 from testing.accounting import composed, label, recorded_run, taken_apart, within_request
 from testing.noise import ScriptedNoise
 

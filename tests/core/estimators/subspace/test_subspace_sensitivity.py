@@ -11,7 +11,7 @@ import pytest
 
 from privest.arrays import lengths
 from privest.data.records import CHUNK, Records
-from privest.estimators.subspace import losses, reaper_losses, sketch
+from privest.estimators.subspace import losses, sketch
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.losses import (
@@ -20,10 +20,8 @@ from privest.estimators.subspace.losses import (
     Redescending,
     Squared,
     SubspaceDistance,
-    SubspaceDistanceChange,
     SubspaceQuery,
 )
-from privest.estimators.subspace.reaper_losses import Reaper, Relaxation
 from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
@@ -32,6 +30,9 @@ from privest.manifolds.stiefel_grassmann_oblique import Grassmann
 from privest.privacy import clipped_sums
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import noisy_sum
+from privest_papers import reaper
+from privest_papers.reaper import Reaper, Relaxation
+from privest_papers.subspace_rsvrg import SubspaceDistanceChange
 from testing.hostile_rows import EXTREMES, PlacedCase, frame, total
 from testing.neighbours import furthest_pair, worst_move
 from testing.noise import ScriptedNoise
@@ -141,9 +142,9 @@ MUTANTS = [
     ("reaper", Reaper, "diameter", lambda _, clip: 1.3 * clip),
     ("absolute", losses, "residuals", by_pythagoras(losses.residuals)),
     ("redescending-0.5", losses, "residuals", by_pythagoras(losses.residuals)),
-    ("reaper", reaper_losses, "on_sphere", without_normalisation),
+    ("reaper", reaper, "on_sphere", without_normalisation),
     ("reaper-framed", Reaper, "diameter", lambda _, clip: 1.3 * clip),
-    ("reaper-framed", reaper_losses, "on_sphere", without_normalisation),
+    ("reaper-framed", reaper, "on_sphere", without_normalisation),
     ("sketch", sketch, "on_sphere", without_normalisation),
     ("sketch", sketch, "lengths", lambda v: np.zeros(len(v))),
     ("squared", Squared, "weight", lambda _, d: np.full_like(d, np.nan)),
@@ -205,7 +206,7 @@ def sampled_statistics(dim, rank, rng):
 def each_record_s_vector(statistic, point, rows):
     """What a chunk's sum adds up, (n, size): the statistic itself, of which the sum is left out."""
     if isinstance(statistic, Reaper):
-        x, left, length = reaper_losses._residuals(point, rows)
+        x, left, length = reaper._residuals(point, rows)
         return np.concatenate([x, left, length[:, None]], axis=1)
     along, left, length = losses.residuals(point, rows)
     weight = point.loss.weight(length)[:, None]
@@ -247,7 +248,7 @@ def test_a_record_s_vector_has_the_same_bits_wherever_in_a_batch_it_is():
     assert not moved_by_its_place(PLACES)
 
 
-@pytest.mark.parametrize("module", [losses, reaper_losses])
+@pytest.mark.parametrize("module", [losses, reaper])
 def test_products_of_whole_matrices_would_be_caught(monkeypatch, module):
     monkeypatch.setattr(module, "seen_by", lambda rows, directions: rows @ directions.T)
     assert moved_by_its_place(PLACES)
@@ -289,8 +290,8 @@ def summed_exactly(statistic, point, rows, clip):
         weight = point.loss.weight(length) * (clip / np.maximum(pull, clip))
         return np.einsum("n,nd,nr->dr", weight.astype(long), left.astype(long), along.astype(long)).ravel()
     if isinstance(statistic, Reaper):
-        x, left, length = reaper_losses._residuals(point, rows)
-        weight = clip / np.maximum(np.maximum(length, reaper_losses._LEAST_RESIDUAL), clip * length)
+        x, left, length = reaper._residuals(point, rows)
+        weight = clip / np.maximum(np.maximum(length, reaper._LEAST_RESIDUAL), clip * length)
         a = np.einsum("n,nd,ne->de", weight.astype(long), left.astype(long), x.astype(long))
         a = (a + a.T) / 2
     else:

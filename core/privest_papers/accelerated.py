@@ -1,22 +1,23 @@
-"""Logistic regression by accelerated descents (Kuru et al. 2022): constants, releases, cost and run."""
+"""Logistic regression by accelerated descents (Kuru et al. 2022): DP-GD, DP-HB, DP-NAG and DP-MASG."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from math import log, sqrt
-from typing import Literal, get_args
+from typing import ClassVar, Self, cast
 
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.linear_model.acceleration import descend
-from privest.estimators.linear_model.acceleration_bounds import best_count, best_momentum, bound_of
-from privest.estimators.linear_model.acceleration_schedule import Curvature, Method, Schedule, schedule_of
+from privest.data.metadata import LabelledMetadata
+from privest.estimators.base import require
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import Fit
+from privest.estimators.linear_model.linear_solver import Variances
+from privest.estimators.linear_model.logistic_spec import DescentSolver, LogisticSpec
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
-from privest.estimators.linear_model.noise_division import BatchLaw, best_batch_count, best_shares
+from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.budget import ROUNDING_GUARD, PrivacyBudget
 from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.mechanisms import (
@@ -29,8 +30,33 @@ from privest.privacy.mechanisms import (
     unamplified,
 )
 from privest.privacy.oracle import Oracle
+from privest_papers.acceleration_bounds import best_count, best_momentum, bound_of
+from privest_papers.acceleration_schedule import Curvature, Method, Schedule, schedule_of
+from privest_papers.noise_division import BatchLaw, best_batch_count, best_shares
 
-DescentSolver = Literal["gd", "gd-opt", "hb", "hb-opt", "nag", "nag-opt", "masg", "masg-opt"]
+
+def descend(schedule: Schedule, start: Array, gradient: Callable[[Array], Array]) -> Array:
+    """x ← x + β(x − x₋) − α·g, with g taken at x (`hb`, (5)) or at x + β(x − x₋) (`nag`, (6)).
+
+    Args:
+        schedule: α and β of every step. A step without β is one from rest: plain descent, or a new stage.
+        start: first iterate.
+        gradient: noisy gradient at a point.
+
+    Returns:
+        the last iterate.
+
+    References:
+        Kuru et al. (2022), (5), (6) and Section 4.
+    """
+    x = before = start
+    ahead_of_itself = schedule.method != "hb"
+    for length, momentum in zip(schedule.lengths.tolist(), schedule.momenta.tolist(), strict=True):
+        ahead = x + momentum * (x - before)
+        noisy = gradient(ahead if ahead_of_itself else x)
+        x, before = ahead - length * noisy, x
+    return x
+
 
 METHODS: dict[DescentSolver, Method] = {
     "gd": "gd",
@@ -44,7 +70,8 @@ METHODS: dict[DescentSolver, Method] = {
 }
 """Kind of step of each solver."""
 
-DESCENTS: tuple[str, ...] = get_args(DescentSolver)
+_PENALTY = 0.01
+"""Default λ (Kuru et al. 2022, Section 5)."""
 
 MOST_STEPS = 1_000
 _STEPS = 100
@@ -71,6 +98,10 @@ class Descent:
         asked_momentum: β of heavy-ball steps; by default the best without noise, and with `-opt` the best.
     """
 
+    knows_sampling: ClassVar[bool] = False
+    needs_lengths: ClassVar[bool] = False
+    learns_units: ClassVar[bool] = True
+
     solver: DescentSolver
     feature_map: FeatureMap
     loss: LogisticGradient
@@ -80,6 +111,61 @@ class Descent:
     step_scale: float | None
     batch_size: int | None
     asked_momentum: float | None = None
+
+    @classmethod
+    def refuse(cls, spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> None:
+        """Refuse what does not go with this solver.
+
+        Raises:
+            ValueError: something does not.
+        """
+        del shape, target
+        require(spec.penalty is None or spec.penalty >= 1e-9, "descents need a penalty above 0")
+        require((spec.steps or 1) <= MOST_STEPS, f"steps must be at most {MOST_STEPS}")
+
+    @classmethod
+    def usual_penalty(cls, spec: LogisticSpec, shape: LabelledMetadata) -> float:
+        """Return the default λ."""
+        del spec, shape
+        return _PENALTY
+
+    @classmethod
+    def certificates(cls, spec: LogisticSpec) -> int:
+        """Return the number of certificates that planning takes."""
+        if spec.batch_size is None:
+            return 0
+        # With `-opt` one covers batches of many noise scales.
+        return 8 if spec.solver is not None and spec.solver.endswith("-opt") else 1
+
+    @classmethod
+    def of(
+        cls,
+        spec: LogisticSpec,
+        shape: LabelledMetadata,
+        target: PrivacyTarget,
+        budget: PrivacyBudget,
+        penalty: float,
+    ) -> Self:
+        """Return the solver of a spec that was not refused."""
+        del target
+        feature_map = FeatureMap.of(shape, shape.usual_length, intercept=spec.intercept)
+        loss = LogisticGradient(feature_map.size, len(shape.classes))
+        steps = (spec.steps, spec.step_scale, spec.batch_size, spec.momentum)
+        return cls(cast("DescentSolver", spec.solver), feature_map, loss, budget, penalty, *steps)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings for the analyst, from public facts."""
+        return ()
+
+    def forecast(self, releases: Sequence[Release]) -> Variances:
+        """Return how far a coefficient is expected to be off."""
+        unit = float(self.feature_map.units[0]) ** 2
+        variance, left = self.bounds(releases)
+        spread = left / self.feature_map.size
+        return Variances(
+            unit * variance, unit * (variance + spread), "curvature of the loss between its public bounds"
+        )
 
     @property
     def optimised(self) -> bool:

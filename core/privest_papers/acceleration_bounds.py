@@ -14,8 +14,8 @@ from math import log, sqrt
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.linear_model.acceleration_schedule import Curvature, Schedule
 from privest.memo import memoized
+from privest_papers.acceleration_schedule import Curvature, Schedule
 
 _EIGENVALUES = 65
 """Eigenvalues between μ and L, evenly spaced in their logarithms, of which the worst counts. Four thousand

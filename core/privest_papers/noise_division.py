@@ -12,8 +12,8 @@ from math import inf, log
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.linear_model.acceleration_bounds import ErrorBound
 from privest.privacy.mechanisms import Scheme
+from privest_papers.acceleration_bounds import ErrorBound
 
 _POINTS = 20_000
 _WEAKEST = 1e-18

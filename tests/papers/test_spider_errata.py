@@ -8,13 +8,13 @@ import pytest
 
 from privest.arrays import SymmetricCoordinates
 from privest.data.records import Records
-from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
-from privest.estimators.linear_model.spider import escape
-from privest.estimators.linear_model.spider_schedule import Problem, plan
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate, Prefixes
 from privest.privacy.matrix_mechanism import PrefixSums, nodes, prefix_sums
 from privest.privacy.noise import SystemNoise
+from privest_papers.nonconvex_losses import Gradients, Hessians, Leaf
+from privest_papers.spider import escape
+from privest_papers.spider_schedule import Problem, plan
 from testing.noise import ScriptedNoise
 
 N, BATCH = 24, 6

@@ -13,9 +13,13 @@ from benchmarks.saddles import PROBLEMS, PhaseRetrieval, Quartic, SquareRoot
 from privest.arrays import SymmetricCoordinates
 from privest.data.metadata import LabelledMetadata
 from privest.data.records import Records
-from privest.estimators.linear_model import logistic_regression, spider_schedule
-from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
-from privest.estimators.linear_model.spider import (
+from privest.estimators.linear_model import logistic_regression
+from privest.privacy.accounting import PrivacyTarget, gaussian_delta
+from privest.privacy.budget import cost_of_all
+from privest.privacy.gate import Gate
+from privest_papers import spider_schedule
+from privest_papers.nonconvex_losses import Gradients, Hessians, Leaf
+from privest_papers.spider import (
     CURVATURE,
     GRADIENT,
     REACH,
@@ -24,10 +28,7 @@ from privest.estimators.linear_model.spider import (
     escape,
     spider,
 )
-from privest.estimators.linear_model.spider_schedule import Problem, plan
-from privest.privacy.accounting import PrivacyTarget, gaussian_delta
-from privest.privacy.budget import cost_of_all
-from privest.privacy.gate import Gate
+from privest_papers.spider_schedule import Problem, plan
 from testing.noise import RecordedNoise, ScaledNoise, ScriptedNoise
 
 RUN = settings(derandomize=True, max_examples=60)

@@ -6,14 +6,14 @@ import mpmath
 import numpy as np
 import pytest
 
-from privest.estimators.linear_model.acceleration import descend
-from privest.estimators.linear_model.acceleration_bounds import (
+from privest_papers.accelerated import descend
+from privest_papers.acceleration_bounds import (
     best_momentum,
     bound_of,
     heavy_ball,
     least_errors,
 )
-from privest.estimators.linear_model.acceleration_schedule import Curvature, schedule_of
+from privest_papers.acceleration_schedule import Curvature, schedule_of
 
 CURVATURE = Curvature(0.02, 0.27)
 pairs = pytest.mark.parametrize(("scale", "momentum"), [(1.0, 0.0), (1.0, 0.6), (0.3, 0.9), (1.0, 0.97)])
@@ -129,7 +129,7 @@ def test_enough_eigenvalues_are_looked_at(momentum, least, monkeypatch):
     """Sixty times as many find sums of a_{T,t} that are at most 5 % larger, and hardly more of the start."""
     curvature = Curvature(least, 0.27)
     few = heavy_ball(curvature, 1 / 0.27, momentum, 200)
-    monkeypatch.setattr("privest.estimators.linear_model.acceleration_bounds._EIGENVALUES", 3_841)
+    monkeypatch.setattr("privest_papers.acceleration_bounds._EIGENVALUES", 3_841)
     many = heavy_ball(curvature, 1 / 0.27, momentum, 200)
     assert np.all(few.sums(2) <= many.sums(2) * (1 + 1e-12))
     assert np.all(many.sums(2) <= 1.05 * few.sums(2))

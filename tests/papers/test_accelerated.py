@@ -11,14 +11,15 @@ from scipy.optimize import minimize
 
 from privest.data.metadata import LabelledMetadata
 from privest.data.records import Records
-from privest.estimators.linear_model import accelerated, logistic_regression
-from privest.estimators.linear_model.acceleration import descend
-from privest.estimators.linear_model.acceleration_bounds import best_count, bound_of
-from privest.estimators.linear_model.acceleration_schedule import Curvature, schedule_of
+from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
-from privest.estimators.linear_model.noise_division import BatchLaw, best_batch_count, best_shares
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
+from privest_papers import accelerated
+from privest_papers.accelerated import descend
+from privest_papers.acceleration_bounds import best_count, bound_of
+from privest_papers.acceleration_schedule import Curvature, schedule_of
+from privest_papers.noise_division import BatchLaw, best_batch_count, best_shares
 
 CURVATURE = Curvature(0.02, 0.27)
 METHODS = ["gd", "hb", "nag", "masg"]

@@ -9,9 +9,7 @@ import pytest
 
 from privest.arrays import lengths
 from privest.estimators.linear_model.feature_map import FeatureMap
-from privest.estimators.linear_model.losses.linear import MarginLoss
-from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, GemanMcClure
-from privest.estimators.linear_model.losses.smooth import SmoothLoss
+from privest_papers.nonconvex_losses import LOGISTIC, SAVAGE, SIGMOID, GemanMcClure, MarginLoss, SmoothLoss
 from testing.regression import Biweight, RegressionLoss
 
 D = 3

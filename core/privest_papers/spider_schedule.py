@@ -16,12 +16,17 @@ records that they take. An escape that follows less curvature begins where there
 from dataclasses import dataclass, replace
 from math import ceil, log, pi, sqrt
 
-from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians
-from privest.estimators.linear_model.losses.smooth import SmoothLoss
-from privest.estimators.linear_model.spider import CURVATURE, GRADIENT, HESSIAN, REACH, SpiderSchedule
 from privest.privacy.accounting import PrivacyTarget, largest, mu_for
 from privest.privacy.clipped_sums import AnyStatistic
 from privest.privacy.matrix_mechanism import PrefixSums, prefix_sums
+from privest_papers.nonconvex_losses import Gradients, Hessians, SmoothLoss
+
+GRADIENT, HESSIAN, CURVATURE = "gradient", "hessian", "curvature"
+"""The streams: of gradients, of Hessians for escapes, and of the one Hessian at the answer."""
+
+REACH = 3 / 4
+"""Share of `way_down` that an escape goes. The whole would gain most if its curvature were as released; with
+the largest errors that a plan allows for, this share does, nearly."""
 
 _SHARE = 1 / 8
 """Largest error of a gradient, e over α, and of a Hessian, h over √(ρα); each half by sampling and half by
@@ -47,6 +52,41 @@ _LONGEST = 4096
 
 _WITHIN = 1 - 1e-9
 """Factor on μ, so that the cost, rounded up, stays within it."""
+
+
+@dataclass(frozen=True)
+class SpiderSchedule:
+    """Public constants of a run.
+
+    Attributes:
+        step_size: η.
+        batch: b, of a gradient.
+        hessian_batch: the same of a Hessian.
+        growth: records of a change of gradients, for each unit of length moved: bM/G.
+        drift: κ, sum of |g| after which the gradient is taken afresh.
+        leaves: Σ, of a segment at most.
+        calm: |g| at which a Hessian is asked for.
+        steep: curvature, as a size, below which no saddle point of the guarantee can be taken to be.
+        loud: largest error of a Hessian: what is released as steeper than that is negative in truth.
+        hessian_lipschitz: ρ.
+        rest: steps until the next Hessian, after one that showed nothing steep.
+        escapes: whether there are any.
+        check: records that are kept for a Hessian at the answer.
+    """
+
+    step_size: float
+    batch: int
+    hessian_batch: int
+    growth: float
+    drift: float
+    leaves: int
+    calm: float
+    steep: float
+    loud: float
+    hessian_lipschitz: float
+    rest: int
+    escapes: bool
+    check: int
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from pydantic import TypeAdapter
 
 from privest.data.metadata import LabelledMetadata
 from privest.data.records import Records
-from privest.estimators.linear_model import logistic_regression, spider_planning
-from privest.estimators.linear_model.escape import descend, noise_level, way_down
+from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
-from privest.estimators.linear_model.losses.linear import MarginLoss
-from privest.estimators.linear_model.losses.scalar import LOGISTIC
-from privest.estimators.linear_model.nonconvex import Nonconvex
 from privest.memo import fresh_memo
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
+from privest_papers import spider
+from privest_papers.escape import descend, noise_level, way_down
+from privest_papers.nonconvex import Nonconvex
+from privest_papers.nonconvex_losses import LOGISTIC, MarginLoss
 
 D = 10
 BOUNDED = ["sigmoid", "savage", "logistic-nonconvex"]
@@ -265,13 +265,13 @@ def test_what_does_not_belong_together_is_refused_in_words(options, said):
 
 def test_the_constants_of_spider_are_worked_out_once_for_a_question(monkeypatch):
     """The plan, the gate's statistics and the run share them. They take a third of a second."""
-    honest, worked_out = spider_planning.plan, []
+    honest, worked_out = spider.plan, []
 
     def counted(problem):
         worked_out.append(problem)
         return honest(problem)
 
-    monkeypatch.setattr(spider_planning, "plan", counted)
+    monkeypatch.setattr(spider, "plan", counted)
     rows, _ = by_a_plane(61_000, 0.0, 0)
     with fresh_memo():
         fit(rows, loss="sigmoid", solver="spider")

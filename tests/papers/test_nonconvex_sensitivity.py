@@ -9,16 +9,19 @@ from privest.data.metadata import LabelledMetadata
 from privest.data.records import Records
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.estimators.linear_model.losses.linear import (
-    ClippedGradient,
-    ClippedHessian,
-    LinearQuery,
-    MarginLoss,
-)
-from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, GemanMcClure
 from privest.estimators.linear_model.losses.spread import NODES
 from privest.privacy.accounting import PrivacyTarget, gaussian_delta
 from privest.privacy.gate import Gate
+from privest_papers.nonconvex_losses import (
+    LOGISTIC,
+    SAVAGE,
+    SIGMOID,
+    ClippedGradient,
+    ClippedHessian,
+    GemanMcClure,
+    LinearQuery,
+    MarginLoss,
+)
 from testing.hostile_rows import EXTREMES, FEATURE_MAPS, hostile_records
 from testing.hostile_rows import FEATURES as D
 from testing.neighbours import widest

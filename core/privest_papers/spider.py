@@ -1,57 +1,40 @@
-"""Descent that leaves saddle points, on gradients kept up by their changes (Liu and Talwar 2025)."""
+"""A linear classifier by gradients kept up by their changes, each record seen once (Liu and Talwar 2025)."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from math import ceil
+from typing import ClassVar, Self, cast
 
 import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates
-from privest.estimators.linear_model.escape import way_down
-from privest.estimators.linear_model.losses.derivatives import Leaf
-from privest.privacy.oracle import StreamOracle
-
-GRADIENT, HESSIAN, CURVATURE = "gradient", "hessian", "curvature"
-"""The streams: of gradients, of Hessians for escapes, and of the one Hessian at the answer."""
-
-REACH = 3 / 4
-"""Share of `way_down` that an escape goes. The whole would gain most if its curvature were as released; with
-the largest errors that a plan allows for, this share does, nearly."""
-
-
-@dataclass(frozen=True)
-class SpiderSchedule:
-    """Public constants of a run; see `spider_schedule`.
-
-    Attributes:
-        step_size: η.
-        batch: b, of a gradient.
-        hessian_batch: the same of a Hessian.
-        growth: records of a change of gradients, for each unit of length moved: bM/G.
-        drift: κ, sum of |g| after which the gradient is taken afresh.
-        leaves: Σ, of a segment at most.
-        calm: |g| at which a Hessian is asked for.
-        steep: curvature, as a size, below which no saddle point of the guarantee can be taken to be.
-        loud: largest error of a Hessian: what is released as steeper than that is negative in truth.
-        hessian_lipschitz: ρ.
-        rest: steps until the next Hessian, after one that showed nothing steep.
-        escapes: whether there are any.
-        check: records that are kept for a Hessian at the answer.
-    """
-
-    step_size: float
-    batch: int
-    hessian_batch: int
-    growth: float
-    drift: float
-    leaves: int
-    calm: float
-    steep: float
-    loud: float
-    hessian_lipschitz: float
-    rest: int
-    escapes: bool
-    check: int
+from privest.data.metadata import LabelledMetadata
+from privest.estimators.base import require
+from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.fit import Curvature, Fit, same_steps
+from privest.estimators.linear_model.linear_solver import Variances
+from privest.estimators.linear_model.logistic_spec import LogisticSpec, NonconvexLoss
+from privest.privacy.accounting import PrivacyTarget
+from privest.privacy.budget import PrivacyBudget
+from privest.privacy.clipped_sums import AnyStatistic
+from privest.privacy.matrix_mechanism import PrefixSums, variance_of_total
+from privest.privacy.mechanisms import Release
+from privest.privacy.oracle import Oracle, StreamOracle
+from privest_papers.escape import way_down
+from privest_papers.nonconvex import ON_THE_WAY, Nonconvex
+from privest_papers.nonconvex_losses import Leaf
+from privest_papers.spider_schedule import (
+    CURVATURE,
+    GRADIENT,
+    HESSIAN,
+    REACH,
+    Problem,
+    SpiderPlan,
+    SpiderSchedule,
+    plan,
+)
 
 
 @dataclass(frozen=True)
@@ -229,3 +212,117 @@ class _Estimates:
             return None
         gate.extend(HESSIAN, Leaf(point, None, records), records, anew=True)
         return SymmetricCoordinates(len(point)).matrix(gate.prefix(HESSIAN))
+
+
+_MOST_FEATURES = 300
+"""Most features, as a Hessian is added up for every record of a batch."""
+
+_SADDLE = "along some direction the loss falls away on both sides of the answer: it is no minimum"
+
+
+@dataclass(frozen=True)
+class SpiderSolver(Nonconvex):
+    """Descent from zero with escapes, until the records run out.
+
+    Attributes:
+        target: privacy as requested.
+    """
+
+    learns_units: ClassVar[bool] = False
+
+    target: PrivacyTarget
+
+    @classmethod
+    def refuse(cls, spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> None:
+        """Refuse what does not go with this solver.
+
+        Raises:
+            ValueError: something does not.
+        """
+        require(
+            target.delta > 0, "spider needs a delta above 0, as its noise is Gaussian; escape does without"
+        )
+        require(
+            spec.standardisation != "private",
+            "private standardisation does not belong to spider, which sees a record once: ask for escape",
+        )
+        require(
+            shape.dim <= _MOST_FEATURES,
+            f"spider takes at most {_MOST_FEATURES} features; escape takes any number",
+        )
+        Nonconvex.refuse(spec, shape, target)
+
+    @classmethod
+    def of(
+        cls,
+        spec: LogisticSpec,
+        shape: LabelledMetadata,
+        target: PrivacyTarget,
+        budget: PrivacyBudget,
+        penalty: float,
+    ) -> Self:
+        """Return the solver of a spec that was not refused."""
+        del budget
+        problem = (shape, cast("NonconvexLoss", spec.loss), penalty, spec.intercept)  # others were refused
+        return cls(*problem, target)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings for the analyst, from public facts."""
+        return self.planned.warnings
+
+    @cached_property
+    def planned(self) -> SpiderPlan:
+        """The public constants of the run.
+
+        Raises:
+            ValueError: not one batch fits; or float64 cannot carry this privacy.
+        """
+        # A row's Hessian is of rank one, but for what a penalty adds to its diagonal.
+        rank = self.objective.size if self.penalty else 1
+        return plan(Problem(self.objective, rank, self.excess, self.shape.n, self.target))
+
+    @property
+    def statistics(self) -> dict[str, AnyStatistic]:
+        """The statistics that the gate may add up, by the names that releases use."""
+        return self.planned.statistics
+
+    def releases(self) -> tuple[PrefixSums, PrefixSums, PrefixSums]:
+        """The streams of Hessians, of gradients, and of the Hessian at the answer."""
+        return self.planned.releases
+
+    def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
+        """The point of least released gradient. Its noise is what the steps since the last escape added.
+
+        Its error is that of a whole segment at least, by which it is held to stand out: soon after an escape
+        noise decided which point it is.
+        """
+        schedule = self.planned.schedule
+        found = spider(gate.streams, start=np.zeros(self.objective.size), schedule=schedule)
+        gradients = self.planned.releases[1]
+        steps = sum(variance_of_total(gradients.factorisation, *prefixes) for prefixes in found.way)
+        variance = steps * (schedule.step_size * gradients.scale) ** 2
+        answer, segment = found.answer[None], self.noise_variance(releases)
+        whole = same_steps(feature_map, answer, max(variance, segment))
+        noise = same_steps(feature_map, answer, variance or segment).noise
+        least = float(curvatures_at(gate.streams, found.answer, schedule)[0])
+        curvature = Curvature(least, max(least - self.planned.doubt, -self.objective.gradient_lipschitz))
+        warnings = (_SADDLE,) if least < -self.planned.doubt else ()
+        return replace(whole, noise=noise, hidden=whole.is_useless, curvature=curvature, warnings=warnings)
+
+    def noise_variance(self, releases: Sequence[Release]) -> float:  # noqa: ARG002
+        """Variance of a weight, by the steps of one whole segment of the run, of which there may be more."""
+        schedule, gradients = self.planned.schedule, self.planned.releases[1]
+        whole = variance_of_total(gradients.factorisation, 1, schedule.leaves)
+        return whole * (schedule.step_size * gradients.scale) ** 2
+
+    @property
+    def segments(self) -> int:
+        """Most segments for which there are records: each begins with a batch."""
+        return max(1, ceil(self.shape.n / self.planned.schedule.batch))
+
+    def forecast(self, releases: Sequence[Release]) -> Variances:
+        """Return how far a coefficient is expected to be off."""
+        unit = float(self.feature_map.units[0]) ** 2
+        variance = unit * self.noise_variance(releases)
+        return Variances(variance, variance * self.segments, ON_THE_WAY, self.planned.accuracy)
