@@ -18,7 +18,7 @@ from benchmarks.figures_robust_pca import PICTURES, saved, styled
 from benchmarks.report import publish, table
 from privest.arrays import Array
 from privest.manifolds import Embedded
-from privest.manifolds.stiefel_grassmann_oblique import Stiefel
+from privest.manifolds.stiefel_grassmann import Stiefel
 from privest.optim.federated import Gradient, Projection
 from testing import completion
 from testing.federated import Federation, iterates, nearby_frame

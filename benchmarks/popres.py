@@ -14,7 +14,7 @@ from PIL import Image
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from benchmarks.report import publish, table
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.privacy.accounting import mu_for
 from testing.server import Caller, Server
 

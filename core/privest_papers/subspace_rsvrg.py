@@ -10,7 +10,7 @@ from privest.arrays import Array, lengths, seen_by
 from privest.estimators.subspace.losses import SubspaceDistance, SubspaceQuery, residuals
 from privest.estimators.subspace.schedule import INLIERS, right_angles
 from privest.estimators.subspace.solvers import Choices, Course, PlannedDescent
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.optim.descent import Ball
 from privest.optim.variance_reduction import AskedLoops, LoopBounds, plan_loops, variance_reduced
 from privest.privacy.budget import PrivacyBudget

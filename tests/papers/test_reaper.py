@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
 from privest.arrays import SymmetricCoordinates
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest_papers.reaper import Reaper, Relaxation, capped, capped_entropic, reaper
 
 SHAPES = [(2, 1), (3, 1), (5, 2), (6, 5), (9, 4)]

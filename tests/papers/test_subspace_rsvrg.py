@@ -13,7 +13,7 @@ from privest.estimators.subspace.losses import (
     SubspaceDistance,
     SubspaceQuery,
 )
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest_papers.subspace_rsvrg import PCA_HESSIAN, SubspaceDistanceChange
 
 SHAPES = [(2, 1), (3, 1), (5, 2), (6, 5), (9, 4)]

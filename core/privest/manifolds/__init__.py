@@ -8,7 +8,7 @@ from privest.manifolds.euclidean import Euclidean
 from privest.manifolds.hyperbolic import Lorentz, PoincareBall
 from privest.manifolds.spd import SPD
 from privest.manifolds.sphere import Sphere
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann, Oblique, Stiefel
+from privest.manifolds.stiefel_grassmann import Grassmann, Oblique, Stiefel
 from privest.options import Option, declared
 
 __all__ = ["MANIFOLDS", "Embedded", "Manifold", "compact", "declaration", "get", "parameters", "public"]

@@ -10,7 +10,7 @@ from privest.data.tables import Column
 from privest.estimators import federation
 from privest.estimators.subspace.matrix_completion import MATRIX_COMPLETION, MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.optim.pooling import Pooled
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate

@@ -17,7 +17,7 @@ from privest.manifolds import Manifold
 from privest.manifolds.euclidean import Euclidean
 from privest.manifolds.spd import AffineInvariantSPD
 from privest.manifolds.sphere import Sphere
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann, Oblique
+from privest.manifolds.stiefel_grassmann import Grassmann, Oblique
 from testing.manifold_cases import (
     BALL,
     FRAMES,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest_service.datasets import ingest as ingest_module
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.service import dummy_rows

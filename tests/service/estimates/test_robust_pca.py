@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 import pytest
 
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest_service.ledger.receipts import Receipt, signed_by
 from testing.server import SPD3, Caller, Server, body_of, csv_of, npy, problem
 

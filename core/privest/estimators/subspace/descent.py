@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from privest.arrays import Array
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.optim.federated import Rounds, owners_descent
 from privest.privacy.oracle import Oracle
 

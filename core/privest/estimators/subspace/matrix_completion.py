@@ -35,7 +35,7 @@ from privest.estimators.subspace.plan import (
 )
 from privest.estimators.subspace.schedule import right_angles
 from privest.estimators.subspace.solvers import Choices, Course, SubspaceSolver
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.optim.federated import APART, LocalSteps, ServerStep, Turns
 from privest.options import Doc, Option, Options
 from privest.privacy.accounting import PrivacyTarget

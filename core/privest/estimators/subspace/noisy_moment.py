@@ -8,7 +8,7 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.subspace.perturbation import turn_by_noise
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 
 _SEED = int.from_bytes(b"two descents")
 """Seed of the public draw of a start's error."""

@@ -40,7 +40,7 @@ from privest.estimators.subspace.solvers import Course
 from privest.estimators.subspace.two_descents import DescentSchedule, two_descents
 from privest.estimators.uncertainty import Uncertainty
 from privest.manifolds.euclidean import Euclidean
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.optim.descent import Ball, Walk
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle

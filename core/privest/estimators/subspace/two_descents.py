@@ -16,7 +16,7 @@ from privest.arrays import Array
 from privest.estimators.subspace.descent import principal
 from privest.estimators.subspace.noisy_moment import NoisyMoment, Start
 from privest.estimators.subspace.perturbation import LOST, Turn
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 
 _PARTED_LATER = 2.0
 """The step by which they part on the way, in deviations of the noise of one step."""

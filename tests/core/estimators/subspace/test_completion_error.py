@@ -10,7 +10,7 @@ from privest.data.metadata import PartialVectorsMetadata
 from privest.data.records import Records
 from privest.estimators.subspace import matrix_completion
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from testing.noise import ScaledNoise, ScriptedNoise

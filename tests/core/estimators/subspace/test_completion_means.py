@@ -13,7 +13,7 @@ from privest.data.tables import Column
 from privest.estimators.subspace import matrix_completion
 from privest.estimators.subspace.completion_means import Completed, HeldOut, KnownSums, LeftMoment, ridge_of
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
 from testing.accounting import recorded_run

@@ -14,7 +14,7 @@ from privest.data.records import CHUNK, Records
 from privest.estimators.subspace import gap_moment, partial_rows
 from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.partial_rows import known_part
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.privacy import clipped_sums
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import noisy_sum

@@ -12,7 +12,7 @@ from privest.estimators.subspace import matrix_completion
 from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.partial_rows import known_part
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from testing import completion

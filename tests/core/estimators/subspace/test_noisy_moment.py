@@ -7,7 +7,7 @@ import pytest
 
 from privest.estimators.subspace.descent import principal
 from privest.estimators.subspace.noisy_moment import NoisyMoment, Start
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 
 VALUES = np.array([0.5, 0.2, 0.12, 0.08, 0.06, 0.04])
 RANK = 2

@@ -9,7 +9,7 @@ from privest.data.metadata import VectorsMetadata
 from privest.data.records import Records
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.privacy.accounting import PrivacyTarget
 from privest.privacy.gate import Gate
 from testing.noise import ScaledNoise, ScriptedNoise

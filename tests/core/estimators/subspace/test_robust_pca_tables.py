@@ -14,7 +14,7 @@ from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.column_center import CenterSum
 from privest.estimators.subspace.descent import with_signs
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.privacy.accounting import PrivacyTarget, mu_for
 from privest.privacy.gate import Gate
 from testing.noise import ScaledNoise, ScriptedNoise

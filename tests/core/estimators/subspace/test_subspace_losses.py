@@ -22,7 +22,7 @@ from privest.estimators.subspace.losses import (
 )
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from testing.leading_eigenvector import LeadingEigenvector
 
 SHAPES = [(2, 1), (3, 1), (5, 2), (6, 5), (9, 4)]

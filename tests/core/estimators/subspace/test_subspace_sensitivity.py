@@ -26,7 +26,7 @@ from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.estimators.subspace.spherical import on_sphere
-from privest.manifolds.stiefel_grassmann_oblique import Grassmann
+from privest.manifolds.stiefel_grassmann import Grassmann
 from privest.privacy import clipped_sums
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import noisy_sum
