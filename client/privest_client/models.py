@@ -5517,7 +5517,7 @@ class ClassifierSelectionRequest(Model):
 
 class FrechetMeanPlanRequest(Model):
     """
-    A Fréchet mean to be estimated; of its choices, what is left out follows from public facts.
+    Options of a Fréchet mean. An option without a value follows from public facts.
     """
 
     model_config = ConfigDict(
@@ -5612,7 +5612,7 @@ class FrechetMeanPlanRequest(Model):
 
 class FrechetMeanRequest(Model):
     """
-    A Fréchet mean to be estimated; of its choices, what is left out follows from public facts.
+    Options of a Fréchet mean. An option without a value follows from public facts.
     """
 
     model_config = ConfigDict(

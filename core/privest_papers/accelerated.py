@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from math import log, sqrt
-from typing import ClassVar, Self, cast
+from typing import Self, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from privest.data.metadata import LabelledMetadata
 from privest.estimators.base import require
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import Fit
-from privest.estimators.linear_model.linear_solver import Variances
+from privest.estimators.linear_model.linear_solver import SolverDefaults, Variances
 from privest.estimators.linear_model.logistic_spec import DescentSolver, LogisticSpec
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
 from privest.privacy.accounting import PrivacyTarget
@@ -83,7 +83,7 @@ is certified, so that a part for every step would make plans slow. 24 parts woul
 
 
 @dataclass(frozen=True)
-class Descent:
+class Descent(SolverDefaults):
     """A descent on the mean logistic loss plus λ|w|², from zero.
 
     Attributes:
@@ -97,10 +97,6 @@ class Descent:
         batch_size: m, of random batches; by default all records.
         asked_momentum: β of heavy-ball steps; by default the best without noise, and with `-opt` the best.
     """
-
-    knows_sampling: ClassVar[bool] = False
-    needs_lengths: ClassVar[bool] = False
-    learns_units: ClassVar[bool] = True
 
     solver: DescentSolver
     feature_map: FeatureMap
@@ -152,11 +148,6 @@ class Descent:
         loss = LogisticGradient(feature_map.size, len(shape.classes))
         steps = (spec.steps, spec.step_scale, spec.batch_size, spec.momentum)
         return cls(cast("DescentSolver", spec.solver), feature_map, loss, budget, penalty, *steps)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings for the analyst, from public facts."""
-        return ()
 
     def forecast(self, releases: Sequence[Release]) -> Variances:
         """Return how far a coefficient is expected to be off."""

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
-from typing import ClassVar
 
 from privest.data.metadata import LabelledMetadata
 from privest.estimators.base import require
 from privest.estimators.linear_model.feature_map import TIGHT, FeatureMap
+from privest.estimators.linear_model.linear_solver import SolverDefaults
 from privest.estimators.linear_model.logistic_spec import LogisticSpec, NonconvexLoss
 from privest.privacy.accounting import PrivacyTarget
 from privest_papers.nonconvex_losses import LOGISTIC, SAVAGE, SIGMOID, MarginLoss, SigmoidPolynomialLoss
@@ -26,11 +26,11 @@ _PENALTY = 0.001
 """Default λ of `logistic-nonconvex`: with more, too many weights go to 0."""
 
 ON_THE_WAY = "curvature on the way makes no more of the noise, nor less"
-"""What forecasts assume."""
+"""The assumption of forecasts."""
 
 
 @dataclass(frozen=True)
-class Nonconvex:
+class Nonconvex(SolverDefaults):
     """The problem that solvers of such losses have in common.
 
     Attributes:
@@ -39,10 +39,6 @@ class Nonconvex:
         penalty: λ of λ Σ w²/(1 + w²).
         intercept: whether there is one.
     """
-
-    knows_sampling: ClassVar[bool] = False
-    needs_lengths: ClassVar[bool] = False
-    learns_units: ClassVar[bool] = True
 
     shape: LabelledMetadata
     loss: NonconvexLoss
@@ -68,17 +64,6 @@ class Nonconvex:
         """Return the default λ."""
         del shape
         return _PENALTY if spec.loss == "logistic-nonconvex" else 0.0
-
-    @classmethod
-    def certificates(cls, spec: LogisticSpec) -> int:
-        """Return the number of certificates that planning takes."""
-        del spec
-        return 0
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings for the analyst, from public facts."""
-        return ()
 
     @property
     def feature_map(self) -> FeatureMap:

@@ -28,7 +28,7 @@ _FRAME_SHARE = 0.5
 
 _FRAMED = f"sketch: above {WIDEST_RELAXATION} columns subspaces are relaxed within the span of one"
 _AMID = "solvers that relax the subspace start amid all of them"
-"""Where it starts, with a frame and without, for the analyst."""
+"""The reason for the start with a frame and without, for the analyst."""
 
 _BATCHES = frozenset({"sgd-reaper", "smd-reaper"})
 """Solvers on random batches."""

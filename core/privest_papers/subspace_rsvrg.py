@@ -106,7 +106,7 @@ class SubspaceVarianceReduction:
         }
 
     def plan(self, budget: PrivacyBudget, choices: Choices, *, left: float, error: float) -> PlannedDescent:
-        """Plan the loops and the split of what is left between the two statistics; see `SubspaceSolver`."""
+        """Plan the loops, and split the share `left` between the two statistics; see `SubspaceSolver`."""
         rank, known = self.rank, self.statistics
         facts = (budget.n, rank * (self.dim - rank), sqrt(error), 1.0, PCA_HESSIAN, budget.part(left))
         curved = (pca_curvatures(rank), PCA_REACH)

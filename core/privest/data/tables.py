@@ -16,7 +16,7 @@ from privest.data.float_limits import MetadataFault, bounds_faults, number_fault
 ColumnType = Literal["number", "integer", "category", "boolean", "date"]
 
 Missing = Literal["refused", "category", "filled"]
-"""What a gap is: a fault, a category of its own, or a public value with an indicator beside it."""
+"""Treatment of a gap: a fault, a category of its own, or a public value with an indicator beside it."""
 
 MISSING = "missing"
 """The class of a label that is missing, where gaps are a category of their own."""
@@ -30,7 +30,7 @@ Indicators = tuple[Levels, ...]
 """The indicators of a column: the categories of each. Those that none stands for are the reference."""
 
 MERGED = "|"
-"""What stands between the categories of one indicator in its name."""
+"""Separator of the categories of one indicator in its name."""
 
 _EPOCH = date(1970, 1, 1)
 
@@ -86,12 +86,12 @@ class Feature:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether both bounds are public."""
+        """Return whether both bounds are public."""
         return isfinite(self.ends[0]) and isfinite(self.ends[1])
 
     @property
     def is_share(self) -> bool:
-        """Whether its mean is a share of the records."""
+        """Return whether its mean is a share of the records."""
         return bool(self.levels) or self.gap or self.type == "boolean"
 
 
@@ -123,12 +123,12 @@ class Column:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether public facts tell its scale."""
+        """Return whether public facts give its scale."""
         return self.type in ("category", "boolean") or (self.low is not None and self.high is not None)
 
     @property
     def is_ordered(self) -> bool:
-        """Whether its values are numbers or dates."""
+        """Return whether its values are numbers or dates."""
         return self.type not in ("category", "boolean")
 
     @property
@@ -142,7 +142,7 @@ class Column:
         return (*self.values, MISSING) if self.missing == "category" else self.values
 
     def holds(self, number: float | None) -> bool:
-        """Whether a number is within the bounds that there are; no number is."""
+        """Return whether a number is within the declared bounds; NaN is not."""
         if number is None:
             return True
         return (self.low is None or self.low <= number) and (self.high is None or number <= self.high)
@@ -172,7 +172,7 @@ class Column:
 
     @property
     def has_indicators(self) -> bool:
-        """Whether its features are indicators of categories."""
+        """Return whether its features are indicators of categories."""
         return self.type == "category" or self.missing == "category"
 
     @property

@@ -1,4 +1,7 @@
-"""Hyperbolic space: the Lorentz model and the Poincaré ball."""
+"""Hyperbolic space in two models: upper sheet of a hyperboloid (Lorentz), and open unit ball (Poincaré).
+
+The first coordinate of a point on the hyperboloid is its time.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated

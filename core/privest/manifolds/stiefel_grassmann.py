@@ -1,4 +1,7 @@
-"""Manifolds of matrices with orthonormal or unit columns: Stiefel, Grassmann and oblique."""
+"""Manifolds of matrices: orthonormal frames (Stiefel), linear subspaces (Grassmann), unit columns (oblique).
+
+The first two share a base, and the metric of the ambient space. The oblique manifold is a product of spheres.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -16,7 +16,7 @@ from privest.privacy.mechanisms import NoisySum, Release, Scheme, SubsampledSum
 from privest.privacy.oracle import Oracle
 
 FullNoise = Literal["epoch", "step"]
-"""Whether an anchor's full gradient is released each epoch, or at every inner step (Utpala et al. 2023)."""
+"""Times of an anchor's full gradient: once an epoch, or at every inner step (Utpala et al. 2023)."""
 
 MOST_STEPS = 1_000_000
 """Most steps of a run on random batches; a run on full gradients may have a thousandth of it."""
@@ -35,7 +35,7 @@ _LARGEST = 1e300
 """Stands for the error of steps that are so long that it leaves float64."""
 
 _CASES = ((1.0, False), (1.0, True), (0.4, True), (0.15, True))
-"""Where the mean may be, of which the worst counts: its distance from the start over the bound on it, and
+"""Places of the mean, of which the worst counts: its distance from the start over the bound on it, and
 whether no gradient is clipped. A clip of changes that is right for one distance may be wrong for another."""
 
 
@@ -71,7 +71,7 @@ class Epochs:
 
 @dataclass(frozen=True)
 class AskedLoops:
-    """What was asked for of the loops; what is None is to be chosen.
+    """Requested loops; a None is left to the planner.
 
     Attributes:
         epochs: S.
@@ -89,7 +89,7 @@ class AskedLoops:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is to be chosen."""
+        """Return whether the planner has nothing to choose."""
         return None not in (self.epochs, self.frequency, self.clip)
 
     @property
@@ -338,7 +338,7 @@ def plan_loops(
 def _chosen(
     problem: LoopProblem, asked: AskedLoops, step_size: float | None
 ) -> tuple[Epochs, float, float | None]:
-    """S and m, C₁ and η: what is given, and of one run with full gradients once an epoch the best of others.
+    """Return S and m, C₁ and η: given values, and the best others where one run has a full gradient an epoch.
 
     Runs that begin anew, or have fresh noise on every step, take S = 5, m = 10 and C₁ = C₀ unless told
     otherwise.

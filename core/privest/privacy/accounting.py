@@ -76,7 +76,7 @@ class PrivacyTarget:
 
     @property
     def adds_up(self) -> bool:
-        """Whether the budgets that pay for it add up ε and δ, so that pure noise costs no more than its ε."""
+        """Return whether its budgets add up ε and δ, so that pure noise costs no more than its ε."""
         return self.slack_per_mu_squared is None
 
 
@@ -208,6 +208,10 @@ _VARIATION_MARGIN = 1e-9
 
 def best_guess(promise: Cost | PrivacyTarget) -> float:
     """The largest probability with which an attacker guesses a record's value right: ½ to 1, rounded up.
+
+    The attacker knows all other records, and holds two values of this one for equally likely. Its best guess
+    is right with probability (1 + TV)/2 (Neyman and Pearson). TV is the total variation distance between the
+    releases for the one value and for the other: the least δ for which they are (0, δ)-private.
 
     For a `Cost` with μ² and slack it is Φ(μ/2) + slack·(1 − Φ(μ/2)), from the TV of two normal distributions
     that are μ apart (Dong et al. 2022, Section 2.1). The most telling of all (ε, δ)-private releases gives

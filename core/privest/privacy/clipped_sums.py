@@ -1,9 +1,10 @@
 """Statistics that a gate may sum: their interface, clipping of records, and sums on an integer grid.
 
-The clipped sum of a chunk of rows is computed in float64, rounded to multiples of the grid's spacing and
-added as int64 (see Mironov 2012), so that neither the order of summation nor the rounding of noise reveals a
-record. One replaced record changes one chunk. So the sensitivity of the integer sum is that of the exact sum,
-plus twice the rounding and twice the float error of one chunk.
+Clipping is the one place where a record's influence is bounded. The clipped sum of a chunk of rows is
+computed in float64, rounded to multiples of the grid's spacing and added as int64 (see Mironov 2012). So
+neither the order of summation nor the rounding of noise reveals a record. One replaced record changes one
+chunk. So the sensitivity of the integer sum is that of the exact sum, plus twice the rounding and twice the
+float error of one chunk.
 """
 
 from collections.abc import Callable
@@ -92,7 +93,7 @@ A decorator costs 0.3 µs a call, a context manager 0.8 µs.
 
 
 def within(total: Array, longest: float) -> bool:
-    """Whether a sum is finite and, but for rounding, at most so long."""
+    """Return whether a sum is finite and, but for rounding, at most so long."""
     return bool(np.dot(total, total) <= (longest * _ROUNDING) ** 2)
 
 

@@ -40,12 +40,12 @@ class Prefixes:
 
     @property
     def full(self) -> bool:
-        """Whether the segment already has all its leaves."""
+        """Return whether the segment already has all its leaves."""
         return len(self._drawn) == self.release.leaves
 
     @property
     def empty(self) -> bool:
-        """Whether the segment has no leaf yet, so that nothing can be read."""
+        """Return whether the segment has no leaf yet, so that nothing can be read."""
         return not self._drawn
 
     def add(self, leaf: NDArray[np.int64]) -> None:

@@ -1,6 +1,14 @@
 """Exact noise on an integer grid, batch sizes, and the cryptographic generator that draws them.
 
 The operating system keys the generator. Only worker processes import this module.
+
+*Noise.* A variate is a function of a uniform number of which 63 bits are drawn at first. Float64 then says in
+which cell it lies, with a stated bound on its error. Where the bound reaches an edge of the cell, interval
+arithmetic (Arb) encloses the variate, and more bits are drawn, until the interval lies in one cell.
+docs/privacy.md has the argument, under "The noise that is drawn".
+
+*Batch sizes* are binomial numbers with their exact law, from a uniform number likewise. Integers on both
+sides of each edge between two sizes say whether more bits are needed, and then both have more digits, too.
 """
 
 import os
@@ -24,10 +32,10 @@ from privest.memo import memoized
 from privest.privacy.mechanisms import Noise, Scheme
 
 Words = Callable[[int], NDArray[np.uint64]]
-"""Draws as many words of 64 random bits as it is told."""
+"""Draws a given number of words of 64 random bits."""
 
 Places = NDArray[np.int64]
-"""Where some of the variates are."""
+"""Indices of some of the variates."""
 
 _RELATIVE, _ABSOLUTE = 2.0**-48, 2.0**-52
 """A normal variate x is off by _RELATIVE·|x| + _ABSOLUTE at most. Half of the former is the bound on `ndtri`,
@@ -100,7 +108,7 @@ class Normals:
         return bounds
 
     def interval(self, place: int, words: int) -> arb:
-        """What one of the variates over `scale` lies in, by so many words of its bits."""
+        """Return an interval that holds one variate over `scale`, from so many words of its bits."""
         m, n = self._uniform.bits(place, words)
         # erfc keeps the digits of numbers next to 0, and erf those of numbers next to 1.
         small = m >> n - 1 == 0
@@ -138,7 +146,7 @@ class Radius:
         self.error = off / self.value if self.value and not len(self._uniform.unknown) else np.inf
 
     def interval(self, words: int) -> arb:
-        """What it lies in, by so many words of every uniform number's bits."""
+        """Return an interval that holds it, from so many words of every uniform number's bits."""
         if words not in self._intervals:
             places = range(self._half + 2 * self._even)
             u = [_interval(*self._uniform.bits(place, words)) for place in places]
@@ -251,10 +259,10 @@ _MORE_DIGITS = 128
 
 
 def batch_sizes(words: Words, n: int, rate: float, count: int) -> NDArray[np.int64]:
-    """`count` independent numbers of records, of n, that are in a batch if each is with probability `rate`.
+    """Draw `count` independent batch sizes: of n records each is in a batch with probability `rate`.
 
     Args:
-        words: draws as many words of 64 random bits as it is told.
+        words: draws a given number of words of 64 random bits.
         n: number of records.
         rate: probability in (0, 1] of a record.
         count: how many sizes.

@@ -1,4 +1,12 @@
-"""Half lengths of the 95 % intervals that noise alone causes."""
+"""Private means of a table's columns: a noisy sum within declared bounds, or closer ones that surely win.
+
+The baseline is one noisy sum of all columns, each in halves of its declared width. It is unbiased, and its
+interval follows from the noise alone. Columns of yes/no and of categories get nothing else. For numbers and
+dates the run first releases histograms, which show where most values are and how far the others get. A column
+is clipped to a closer range only where noise and an upper bound of what that cuts off are less than half of
+the plain error. A plain sum with a part of the budget checks each such column, and is the answer where the
+two disagree.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

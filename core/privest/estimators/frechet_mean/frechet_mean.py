@@ -44,7 +44,7 @@ from privest.privacy.oracle import Oracle
 
 @dataclass(frozen=True)
 class FrechetMeanSpec(Options):
-    """A Fréchet mean to be estimated; of its choices, what is left out follows from public facts."""
+    """Options of a Fréchet mean. An option without a value follows from public facts."""
 
     start: Annotated[
         NestedList | None, Option("first iterate, as nested lists; the public centre by default")
@@ -97,12 +97,12 @@ class FrechetMeanSpec(Options):
 
     @property
     def is_default(self) -> bool:
-        """Whether nothing but the solver was chosen."""
+        """Return whether no option but the solver was chosen."""
         return self == FrechetMeanSpec(solver=self.solver)
 
     @property
     def finds_clip(self) -> bool:
-        """Whether nothing was asked for that a descent which finds its clip would not keep to."""
+        """Return whether a descent that finds its clip keeps to all requested options."""
         chosen = (self.clip, self.steps, self.step_size)
         return (
             self.diagnostics

@@ -39,7 +39,7 @@ _LEAST_HESSIAN = 0.3
 """Assumed where geometry promises less: records all around a sphere."""
 
 TYPICAL = 0.7
-"""Distance of a typical record from the mean, in clips. It decides what is left of earlier noise."""
+"""Distance of a typical record from the mean, in clips. It decides how fast earlier noise shrinks."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Upper bound on what a clip cuts off of a mean, from a noisy histogram of distances."""
+"""Noisy histogram of distances from a point, and an upper bound on what a clip cuts off of a mean."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""Private search for the distances of records: how far they are from a point, and how far at most."""
+"""Private search for the distances of records from a point: noisy histograms, and how they are read.
+
+A histogram of logarithmic distances finds a clip. One over many orders of magnitude finds the radius of a
+ball that nobody declared. Beyond the last distance that stands out of the noise, a tail falls by a power.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -272,7 +276,7 @@ _SEEN = 4.0
 
 @dataclass(frozen=True)
 class Tail:
-    """What may be beyond the furthest distance at which records stand out of the noise of a histogram.
+    """Tail of the distances beyond the furthest one at which records stand out of a histogram's noise.
 
     Laws of distances tie what is far off to the many records that are not: ties and filled gaps among these
     decide then on a tail that noise hides. A power of the distance goes on from what is seen, as the
@@ -342,7 +346,7 @@ _SURE = 4.5
 
 @dataclass(frozen=True)
 class Range:
-    """What a run finds out about the distances of the records from its start.
+    """Private search for the distances of the records from the start of a run.
 
     Attributes:
         manifold: where they are.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from privest.data.metadata import LabelledMetadata
 from privest.estimators.base import require
 from privest.estimators.linear_model.feature_map import TIGHT, FeatureMap, ProjectedMap
 from privest.estimators.linear_model.fit import SPREAD, Fit
-from privest.estimators.linear_model.linear_solver import LARGE, ORDER, Variances
+from privest.estimators.linear_model.linear_solver import LARGE, ORDER, SolverDefaults, Variances
 from privest.estimators.linear_model.logistic_spec import LogisticSpec
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
@@ -53,7 +53,7 @@ _INTERCEPT_VARIANCE = 16.0
 
 
 @dataclass(frozen=True)
-class ClippedSolver:
+class ClippedSolver(SolverDefaults):
     """Plain descent from zero whose step follows from the noise, not from the curvature.
 
     The sum of all noise is to move a score by about 1.4, the scale on which the logistic function turns: a
@@ -69,10 +69,6 @@ class ClippedSolver:
         budget: what may be spent.
         intercept: whether there is one.
     """
-
-    knows_sampling: ClassVar[bool] = False
-    needs_lengths: ClassVar[bool] = False
-    learns_units: ClassVar[bool] = True
 
     shape: LabelledMetadata
     budget: PrivacyBudget
@@ -92,18 +88,6 @@ class ClippedSolver:
         )
 
     @classmethod
-    def usual_penalty(cls, spec: LogisticSpec, shape: LabelledMetadata) -> float:
-        """Return the default λ."""
-        del spec, shape
-        return 0.0
-
-    @classmethod
-    def certificates(cls, spec: LogisticSpec) -> int:
-        """Return the number of certificates that planning takes."""
-        del spec
-        return 0
-
-    @classmethod
     def of(
         cls,
         spec: LogisticSpec,
@@ -115,11 +99,6 @@ class ClippedSolver:
         """Return the solver of a spec that was not refused."""
         del target, penalty
         return cls(shape, budget, spec.intercept)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings for the analyst, from public facts."""
-        return ()
 
     def forecast(self, releases: Sequence[Release]) -> Variances:
         """Return how far a coefficient is expected to be off."""

@@ -1,4 +1,4 @@
-"""What every solver of a logistic regression answers."""
+"""The protocol of solvers of a logistic regression, and what most of them share."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple, Protocol, Self
@@ -17,7 +17,7 @@ LARGE = 5.0
 """Root mean square of coefficients in an unfavourable case: what features share tells classes apart."""
 
 ORDER = "standardised coefficients are of the order of one"
-"""What solvers assume that do not measure how large coefficients are."""
+"""The assumption of solvers that do not measure how large coefficients are."""
 
 
 class Variances(NamedTuple):
@@ -118,3 +118,28 @@ class LinearSolver(Protocol):
     def forecast(self, releases: Sequence[Release]) -> Variances:
         """Return how far a coefficient is expected to be off."""
         ...
+
+
+class SolverDefaults:
+    """Base of solvers, with the answers of `LinearSolver` that most of them share."""
+
+    knows_sampling: ClassVar[bool] = False
+    needs_lengths: ClassVar[bool] = False
+    learns_units: ClassVar[bool] = True
+
+    @classmethod
+    def usual_penalty(cls, spec: LogisticSpec, shape: LabelledMetadata) -> float:
+        """Return the default λ: none."""
+        del spec, shape
+        return 0.0
+
+    @classmethod
+    def certificates(cls, spec: LogisticSpec) -> int:
+        """Return the number of certificates that planning takes: none without random batches."""
+        del spec
+        return 0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings for the analyst, from public facts: none."""
+        return ()

@@ -18,7 +18,7 @@ from privest.data.metadata import LabelledMetadata
 from privest.estimators.base import require
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import SPREAD, Fit
-from privest.estimators.linear_model.linear_solver import LARGE, ORDER, Variances
+from privest.estimators.linear_model.linear_solver import LARGE, ORDER, SolverDefaults, Variances
 from privest.estimators.linear_model.logistic_spec import LogisticSpec
 from privest.estimators.linear_model.losses.curved import Curved, CurvedGradient
 from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments
@@ -118,7 +118,7 @@ def usual_penalty(shape: LabelledMetadata, *, intercept: bool) -> float:
 
 
 @dataclass(frozen=True)
-class NewtonSolver:
+class NewtonSolver(SolverDefaults):
     """Newton's method on noisy gradients and Hessians.
 
     Constants were chosen on the tables that are for that and on synthetic rows. All else follows from n, the
@@ -133,7 +133,6 @@ class NewtonSolver:
 
     knows_sampling: ClassVar[bool] = True
     needs_lengths: ClassVar[bool] = True
-    learns_units: ClassVar[bool] = True
 
     shape: LabelledMetadata
     budget: PrivacyBudget
@@ -161,12 +160,6 @@ class NewtonSolver:
         return usual_penalty(shape, intercept=spec.intercept)
 
     @classmethod
-    def certificates(cls, spec: LogisticSpec) -> int:
-        """Return the number of certificates that planning takes."""
-        del spec
-        return 0
-
-    @classmethod
     def of(
         cls,
         spec: LogisticSpec,
@@ -178,11 +171,6 @@ class NewtonSolver:
         """Return the solver of a spec that was not refused."""
         del target
         return cls(shape, budget, penalty, spec.intercept)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings for the analyst, from public facts."""
-        return ()
 
     def forecast(self, releases: Sequence[Release]) -> Variances:
         """Return how far a coefficient is expected to be off."""

@@ -1,4 +1,7 @@
-"""Private bounds and quantiles of each column, or of distances from a point, by noisy histograms."""
+"""The estimator of bounds and quantiles: of each column's values, or of the distances from a point.
+
+Noisy histograms find them. Each quantile has an interval that holds it.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -172,7 +172,7 @@ def _descent(planned: RobustPCAPlan, gate: Oracle, center: Array | None, start: 
 
 
 def _course(planned: RobustPCAPlan, center: Array | None) -> Course:
-    """What a solver follows of the plan."""
+    """Return the part of the plan that a solver follows."""
     return Course(
         planned.rounds,
         planned.releases,

@@ -88,7 +88,7 @@ class SubspaceSolver(Protocol):
 
     @property
     def starts_itself(self) -> bool:
-        """Whether it plans and makes its own start, or needs none."""
+        """Return whether it plans and makes its own start, or needs none."""
         ...
 
     @property
